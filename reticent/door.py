@@ -9,6 +9,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,6 +57,7 @@ class Door:
     _verbs: dict[str, Callable[[Any], Message]] = field(default_factory=dict)
     _snapshot: int = -1  # the last ask that the snapshot covers
     _approved: bool = False
+    _told: float = float("-inf")  # when progress was told last
 
     # --- both sides
 
@@ -100,8 +102,12 @@ class Door:
             return
         if (folder / "snapshot").exists():
             self.bring_back((folder / "snapshot").read_bytes())
-        for record in sorted(self.journal.records("answer"), key=lambda r: int(r.facts["ask"])):
+        for record in self._executed():
             if record.facts["ask"] <= self._snapshot:
+                continue
+            if record.kind == "failed":  # what it did to the guest before it failed is done again
+                with suppress(Exception):
+                    self._execute(Letter.parse(self.journal.blob(record)))
                 continue
             question, sealed = self._halves(record)
             letter = Letter.parse(question)
@@ -139,10 +145,21 @@ class Door:
             self.record(letter, head, self._question(parsed))
             self.record(sealed, Letter.parse(sealed).head, message)
             return sealed
-        policy, began = self.party.policy, time.monotonic()
+        began = time.monotonic()
         question_message = self._question(parsed)
         self._approve()
         self.record(letter, head, question_message)
+        try:
+            return self._released(letter, parsed, began)
+        except Exception:
+            if self.journal.find("answer", head["n"]) is None:  # else it is the door that failed, not the verb
+                failures = sum(record.facts["ask"] == head["ask"] for record in self.journal.records("failed"))
+                self.journal.add("failed", letter, n=f"{head['n']} {failures}", ask=head["ask"])
+            raise
+
+    def _released(self, letter: bytes, parsed: Letter, began: float) -> bytes:
+        """Executes a verb, and lets its answer out if the policy does: journaled before it leaves."""
+        head, policy = parsed.head, self.party.policy
         said = self._execute(parsed)
         sealed = self._seal_answer(said, head)
         left = self.ledger.bytes_of(self.party.name, "up") + len(sealed)
@@ -154,9 +171,12 @@ class Door:
             policy.budget.charge(run=self.run, n=head["n"], verb=head["verb"], events=said.spent(), bare=said.unnoised(), size=len(sealed))
         self.journal.add("answer", letter + sealed, durable=bool(said.spent()), n=head["n"], ask=head["ask"], sha=_essence(parsed), question=len(letter))
         self.record(sealed, {**head, "from": head["to"], "to": head["from"], "way": "up"}, said)
+        if (now := time.monotonic()) - self._told > 0.2:  # a guest that says little still shows that it spoke
+            self._told = now
+            self.party.tell(1, 1, f"{head['verb']}: {left:,} bytes said")
         if self.journal.kept and self._clock.due(time.monotonic() - began):
             self.keep(head["ask"])
-            self.journal.drop(lambda record: record.kind == "answer" and record.facts["ask"] <= min(int(head["kept"]), self._snapshot))
+            self.journal.drop(lambda record: record.kind in ("answer", "failed") and record.facts["ask"] <= min(int(head["kept"]), self._snapshot))
         return sealed
 
     def _check(self, head: Mapping[str, Any]) -> None:
@@ -217,9 +237,14 @@ class Door:
         """Writes the guest's snapshot: what it knows after ask `ask`."""
         if self.journal.folder is None:
             return
-        last = max((int(r.facts["ask"]) for r in self.journal.records("answer")), default=-1) if ask is None else ask
+        last = max([self._snapshot, *(int(record.facts["ask"]) for record in self._executed())]) if ask is None else ask
         state.write(self.journal.folder / "snapshot", self.known(last))
         self._snapshot = last
+
+    def _executed(self) -> list[Record]:
+        """The verbs that were executed, in their order: an ask that failed may have been answered when it was asked again."""
+        records = [*self.journal.records("failed"), *self.journal.records("answer")]
+        return sorted(records, key=lambda record: int(record.facts["ask"]))  # stable: failures first
 
     def known(self, ask: int) -> bytes:
         """What the guest knows after ask `ask`, as a snapshot holds it."""

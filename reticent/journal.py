@@ -4,7 +4,7 @@ A record is written whole, with a checksum, before what it speaks of leaves the 
 when the journal is opened again. What carries a privacy event is forced to the disk first.
 
     guest   answer: {n, ask, sha} and the question and the answer       host   heard: {n, ask, sha}, from whom, and the answer
-                                                                               missing: {n, who, why} · once: {name} and its state
+            failed: {n, ask} and the question whose verb raised                 missing: {n, who, why} · once: {name} and its state
 """
 
 import json

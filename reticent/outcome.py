@@ -1,6 +1,8 @@
 """What came of a run: the JSON of its figures, and what raw scores say."""
 
 import hashlib
+import importlib.metadata
+import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +38,7 @@ def outcome(plan: Plan, ledger: Ledger, scores: Tensor, seconds: Mapping[str, fl
         "rounds": {phase: ledger.rounds(phase) for phase in ("meet", "fit", "predict")}, "letters": {phase: ledger.letters(phase) for phase in ("fit", "predict")},
         "bytes": {**{phase: {way: ledger.bytes(way, phase) for way in ("up", "down")} for phase in ("meet", "fit", "predict", "search")}, "again": ledger.again()},
         "seconds": dict(seconds), "privacy": statement.of_run(ledger, plan.host, guests, plan.stratified, simulated), "simulated": simulated,
-        "digest": digest(scores), "study": plan.hash, "config": study.plain_config(plan.config),
+        "digest": digest(scores), "study": plan.hash, "config": study.plain_config(plan.config), "versions": versions(),
     }  # fmt: skip
 
 
@@ -67,3 +69,14 @@ def decided(scores: Tensor, labels: Labels) -> NDArray[Any]:  # Any: texts or nu
     classes = labels.classes or tuple(range(max(labels.task.outputs, 2)))
     said: NDArray[Any] = np.asarray(classes)[which.clamp_max(len(classes) - 1).numpy()]
     return said
+
+
+def versions() -> dict[str, str]:
+    """Of what computes and what reads; a package that is not installed is left out."""
+    found = {"Python": platform.python_version(), "PyTorch": torch.__version__}
+    for name, package in (("Reticent", "reticent"), ("NumPy", "numpy"), ("LightGBM", "lightgbm"), ("Polars", "polars"), ("safetensors", "safetensors")):
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return dict(sorted(found.items()))

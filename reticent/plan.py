@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def party(plan: Plan, name: str, folder: Path | None, device: torch.device) -> P
     table = replace_table(table)
     hosting = name == deal.host
     return Party(
-        name=name, table=table, privacy=Privacy(keep(folder), name, table.sha256),
+        name=name, table=table, privacy=Privacy(keep(folder), name, cache(table.sha256)),
         policy=policy_of(file) if file else Policy(),
         rng=generator(seed, name), device=device, labels=deal.labels if hosting else None, train=deal.train if hosting else None,
         module=file.module if file else _module(plan, name), seed=seed, whole=replace_table(deal.whole) if hosting and len(deal.whole.names) else None,

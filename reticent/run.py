@@ -172,7 +172,7 @@ class Run:
             raise JournalError(f"the guests of this run are processes of their own: close it, and copy its folder, {self.folder}")
         else:
             self.keep()
-            shutil.copytree(self.folder, path, ignore=shutil.ignore_patterns("lock", "secret", "*.part"))
+            shutil.copytree(self.folder, path, ignore=shutil.ignore_patterns("lock", "secret*", "*.part"))
         state.write(path / "progress.json", json.dumps(self.lines.kept).encode())
         note(path, self.options, {**self.result, "out": str(path)})
         return path
@@ -198,11 +198,12 @@ class Run:
         from reticent import report  # matplotlib and Jinja2 are not needed before
 
         file = Path(file).absolute()
+        truth = self.plan.deal.labels.take(self.plan.deal.test)
         if self.folder is not None:
             self.save(self.folder)
-            return report.write(self.folder, file)
+            return report.write(self.folder, file, truth)
         with tempfile.TemporaryDirectory() as folder:
-            return report.write(self.save(Path(folder) / "run"), file)
+            return report.write(self.save(Path(folder) / "run"), file, truth)
 
     def __enter__(self) -> Self:
         return self
@@ -215,14 +216,16 @@ class Run:
         return f"Run({self.plan.study.study.algorithm}: {figures or 'not finished'})"
 
     def close(self) -> None:
-        """Everybody goes home: states are kept, secrets destroyed, doors closed."""
+        """Everybody goes home: states are kept, secrets destroyed, doors closed. The host's secret ends with `note`: until run.json says so, the run can be resumed."""
         self.federation.wire.close()
         if self.children is not None:
             self.children.close()
         self.keep()
         if self.result:
-            for home in (self.folder, *(door.journal.folder for door in self.doors.values())):
-                secret.destroy(home)
+            for door in self.doors.values():
+                secret.destroy(door.journal.folder)
+            if self.folder is not None and noted(self.folder)["state"] == "done":
+                secret.destroy(self.folder)
         for door in (*self.doors.values(), self.federation.door):
             door.close()
 
@@ -350,6 +353,8 @@ def note(folder: Path, options: Options, result: Mapping[str, object] | None, sw
     """Writes run.json: how it is run, and what came out once it is done. `sweep`: the seeds and folds of several runs."""
     text = {"format": FORMAT, "state": "done" if result is not None else "running", "options": asdict(options), "sweep": sweep, "result": result}
     state.write(folder / "run.json", json.dumps(text, indent=1).encode())
+    if result is not None:
+        secret.destroy(folder)
 
 
 def noted(folder: Path) -> dict[str, Any]:

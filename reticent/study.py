@@ -419,7 +419,7 @@ max_bytes = "200 MB"            # what may leave in one run: k, M, G, or KiB, Mi
 unnoised = "to-host"            # "never": no tensor leaves without noise
 # budget = {epsilon = 10.0, delta = 1e-5, against = "public"} # over all runs, kept in a file beside this one
 approve = false                 # true: a person confirms before the first letter leaves
-keep_days = 30                  # how long the host may keep what this party sent
+# keep_days = 30                # how long the host may keep what this party sent (noted; the host does not delete by itself yet)
 
 # [columns]                     # needed only under a privacy target: declared bounds and categories, the label's too
 # age = {min = 18, max = 100}   # what lies outside is clipped

@@ -15,13 +15,14 @@ from reticent.learn.nets import BLOCK, Net, in_blocks
 from reticent.learn.training import Progress, Schedule, train
 
 LEARNT = ("random-net", "nat", "autoencoder")  # those that are nets: a party may bring its own
-NAMES = ("identity", "pca", "random", *LEARNT)
+NAMES = ("rank-pca", "pca", "identity", "random", *LEARNT)
+QUANTILES = 1024  # of a column, kept to rank later rows by
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    name: str = "pca"  # identity, pca, random, random-net, nat or autoencoder
-    dim: int = 8  # d: numbers a row; identity and pca give no more than there are columns
+    name: str = "rank-pca"  # rank-pca, pca, identity, random, random-net, nat or autoencoder
+    dim: int = 8  # d: numbers a row; identity and the PCAs give no more than there are columns
     hidden: tuple[int, ...] = (30, 30)  # hidden layers on tables; pictures take the paper's CNN0
     epochs: int = 30  # T_j; this and the next four: Table 5's row for covtype; for pictures it has 100 epochs, lr 1e-4, f = 3
     lr: float = 1e-3  # eta
@@ -68,6 +69,44 @@ class Projection:
         return cls(arrays["dim"], arrays["centre"], arrays["matrix"])
 
 
+class Ranked:
+    """Columns mapped to normal scores by their ranks among the training rows, then projected; two-valued columns stay as they are."""
+
+    def __init__(self, grid: Tensor, plain: Tensor, projection: Projection) -> None:
+        self.grid, self.plain, self.projection = grid, plain, projection  # [columns, quantiles] ascending; [columns] bool
+
+    @classmethod
+    def of(cls, x: Tensor, dim: int) -> Self:
+        """From training rows [n, columns]. What is kept of a column: at most 1,024 of its values."""
+        ordered = x.sort(0).values
+        chosen = torch.linspace(0, len(x) - 1, min(len(x), QUANTILES), dtype=torch.float64).round().long().to(x.device)
+        steps = (ordered[1:] != ordered[:-1]).sum(0)
+        made = cls(ordered[chosen].T.contiguous(), steps <= 1, Projection(dim, None, None))
+        made.projection = pca(in_blocks(made.scores, x), dim)
+        return made
+
+    @property
+    def dim(self) -> int:
+        return self.projection.dim
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return in_blocks(lambda block: self.projection.block(self.scores(block)), x.float())
+
+    def scores(self, x: Tensor) -> Tensor:
+        grid, values = self.grid.to(x.device), x.T.contiguous()
+        below, not_above = torch.searchsorted(grid, values), torch.searchsorted(grid, values, right=True)
+        share = (below + not_above + 1).double() / (2 * (grid.shape[1] + 1))  # ties take the middle of their ranks
+        scored = torch.special.ndtri(share.clamp(1 / (grid.shape[1] + 1), 1 - 1 / (grid.shape[1] + 1))).float()
+        return torch.where(self.plain.to(x.device), x, scored.T)
+
+    def to_arrays(self) -> Mapping[str, object]:
+        return {"grid": self.grid, "plain": self.plain, "projection": self.projection}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:  # Any: what to_arrays gave
+        return cls(arrays["grid"], arrays["plain"], arrays["projection"])
+
+
 class Learnt:
     """A network's outputs, without dropout."""
 
@@ -93,7 +132,7 @@ class Learnt:
 
 def width(config: EncoderConfig, columns: int) -> int:
     """How many numbers a row the encoder will give for `columns` encoded columns (or pixels), known before anything is fitted."""
-    return min(config.dim, columns) if config.name in ("identity", "pca") else config.dim
+    return min(config.dim, columns) if config.name in ("identity", "pca", "rank-pca") else config.dim
 
 
 def fit(
@@ -114,7 +153,9 @@ def fit(
     columns = math.prod(x.shape[1:])
     if config.name == "identity":
         return Projection(width(config, columns), None, None)
-    if config.name == "pca":
+    if config.name == "rank-pca" and x.dim() == 2:  # pixels are on one scale already
+        return Ranked.of(x, width(config, columns))
+    if config.name in ("pca", "rank-pca"):
         return pca(x.flatten(1), width(config, columns))
     if config.name == "random":
         return Projection(config.dim, None, orthonormal(columns, config.dim, rng).to(device))

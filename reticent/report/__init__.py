@@ -9,23 +9,27 @@ from pathlib import Path
 import jinja2
 
 from reticent import state
+from reticent.data.labels import Labels
 from reticent.report import pictures, reading, words
 
 SHOWN = 50  # lines of the ledger; the rest is counted
 
 
-def write(folder: Path, file: Path | None = None) -> Path:
-    """Writes the report of the run in `folder`, to `file` or to report.html beside what the run kept; gives its path back."""
-    page = html(folder)
+def write(folder: Path, file: Path | None = None, labels: Labels | None = None) -> Path:
+    """Writes the report of the run in `folder`, to `file` or to report.html beside what the run kept; gives its path back.
+
+    `labels`: of the test rows, where they are at hand and no file holds them.
+    """
+    page = html(folder, labels)
     file = file or folder / "report.html"
     file.parent.mkdir(parents=True, exist_ok=True)
     state.write(file, page.encode())
     return file
 
 
-def html(folder: Path) -> str:
+def html(folder: Path, labels: Labels | None = None) -> str:
     """The page. JournalError where `folder` holds no finished run."""
-    facts = reading.read(folder)
+    facts = reading.read(folder, labels)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reticent.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )

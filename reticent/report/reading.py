@@ -1,8 +1,6 @@
 """What a run's folder says, read without changing a byte of it."""
 
-import importlib.metadata
 import json
-import platform
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -10,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from reticent import algorithms, state, study, sweeps
 from reticent import plan as plans
 from reticent import run as runs
+from reticent.data.labels import Labels
 from reticent.errors import JournalError, ReticentError
 from reticent.learn.task import Task
 from reticent.ledger import _chain as chain
@@ -83,18 +81,18 @@ def methods(result: Json) -> dict[str, Json]:
     return {result["algorithm"] or "this algorithm": result, **result.get("compare", {})}
 
 
-def read(folder: Path) -> Facts:
+def read(folder: Path, labels: Labels | None = None) -> Facts:
     result, home = outcome(folder)
     found = runs.noted(home)
     first, options = found["result"], runs.options_of(found)
     lines, broken = ledger(home / "ledger.jsonl")
     places = {first["algorithm"] or "this algorithm": home, **{name: home / "compare" / name for name in first.get("compare", {})}}
-    labels, task, unlabelled = truth(home, options, first)
+    y, task, unlabelled = (labels.y, labels.task, "") if labels else truth(home, options, first)
     return Facts(
         folder=folder, home=home, result=result, first=first, options=options, study=(home / "study.toml").read_text(), lines=lines, broken=broken,
         agreement=agreement(home, lines), verbs=spoken(str(first["algorithm"]), lines), progress={name: told(place) for name, place in places.items()},
-        scores={name: state.load(place / "scores") for name, place in places.items() if (place / "scores").exists()}, labels=labels, task=task, unlabelled=unlabelled,
-        command=command(first, options), versions=first.get("versions") or versions(),
+        scores={name: state.load(place / "scores") for name, place in places.items() if (place / "scores").exists()}, labels=y, task=task, unlabelled=unlabelled,
+        command=command(first, options), versions=first["versions"],
     )  # fmt: skip
 
 
@@ -147,7 +145,9 @@ def agreement(home: Path, lines: list[Json]) -> str:
     differing = [name for name, letters in kept.items() if letters != heard[name]]
     if differing:
         return f"The host's ledger and that of {', '.join(differing)} do not name the same letters."
-    return f"{'The guest keeps' if len(kept) == 1 else f'The {len(kept)} guests keep'} a ledger of {'its' if len(kept) == 1 else 'their'} own; it names the same letters, hash for hash."
+    if len(kept) == 1:
+        return "The guest keeps a ledger of its own; it names the same letters, hash for hash."
+    return f"The {len(kept)} guests keep ledgers of their own; they name the same letters, hash for hash."
 
 
 def spoken(name: str, lines: list[Json]) -> list[Spoken]:
@@ -213,14 +213,3 @@ def command(result: Json, options: Options) -> str:
     if options.compare:
         parts += ["--compare", ",".join(options.compare)]
     return shlex.join(parts)
-
-
-def versions() -> dict[str, str]:
-    """Of what computes and what reads; a package that is not installed is left out."""
-    found = {"Python": platform.python_version(), "PyTorch": torch.__version__}
-    for name, package in (("Reticent", "reticent"), ("NumPy", "numpy"), ("LightGBM", "lightgbm"), ("Polars", "polars"), ("safetensors", "safetensors")):
-        try:
-            found[name] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return dict(sorted(found.items()))

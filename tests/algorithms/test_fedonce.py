@@ -45,7 +45,7 @@ def test_bytes_are_the_representations(letters, width):
 
 
 def test_what_is_heard_is_the_pca_of_the_training_rows_by_the_training_rows_statistics():
-    run = go({"dim": 2, "model": "linear"})
+    run = go({"dim": 2, "model": "linear", "encoder": "pca"})
     letter = next(line for line in run.ledger.lines() if line["verb"] == "learn" and line["way"] == "up")
     table = run.doors[letter["from"]].party.table
     x = table[run.plan.deal.train].double()
@@ -66,7 +66,7 @@ def test_a_host_with_labels_and_no_columns_works():
     assert result["parties"] == ["host", "p0", "p1", "p2", "p3"] and result["metrics"]["auc"] > 0.7
 
 
-@pytest.mark.parametrize("encoder", ["identity", "pca", "random", "random-net", "nat", "autoencoder"])
+@pytest.mark.parametrize("encoder", ["rank-pca", "identity", "pca", "random", "random-net", "nat", "autoencoder"])
 def test_every_encoder_beats_solo(encoder):
     solo = go({"model": "gbdt"}, algorithm="solo").result["metrics"]["auc"]
     assert go({"dim": 4, "encoder": encoder, "model": "gbdt", "guest_epochs": 3}).result["metrics"]["auc"] > solo + 0.03
@@ -119,7 +119,7 @@ def test_a_module_of_the_partys_own_needs_an_encoder_that_trains(tmp_path):
     plan = runs.plans.make(wanted)
     run = runs.begin(plan, Options())
     run.doors["p1"].party.module = "torch.nn:Linear"
-    with pytest.raises(MissingReplies, match='encoder = "pca" trains no net'):
+    with pytest.raises(MissingReplies, match='encoder = "rank-pca" trains no net'):
         run.execute()
     run.abandon()
 

@@ -43,6 +43,30 @@ def test_pca_of_few_wide_rows_is_the_same_as_of_numpy():
     assert torch.allclose(torch.pdist(z), torch.pdist(x), atol=1e-4)
 
 
+def test_rank_pca_ignores_how_a_column_is_bent():
+    bent = torch.stack([table[:, 0].exp(), table[:, 1] ** 3, *table[:, 2:].T], 1)
+    straight, curved = (fit(x, config("rank-pca"), rng(), cpu)(x) for x in (table, bent))
+    assert torch.equal(straight, curved)
+
+
+def test_rank_pca_of_a_toy_has_exact_numbers():
+    x = torch.tensor([[5.0], [1.0], [7.0]])  # ranks 2, 1, 3 of 3: the quarters of the normal distribution
+    expected = torch.special.ndtri(torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64)).float()[:, None]
+    assert torch.allclose(fit(x, config("rank-pca", 1), rng(), cpu)(x).abs(), expected.abs(), atol=1e-6)
+
+
+def test_rank_pca_leaves_two_valued_columns_as_they_are():
+    x = torch.cat([torch.bernoulli(torch.full((300, 2), 0.3), generator=rng(1)), torch.zeros(300, 1)], 1)
+    assert torch.allclose(fit(x, config("rank-pca"), rng(), cpu)(x), fit(x, config("pca"), rng(), cpu)(x), atol=1e-6)
+
+
+def test_rank_pca_keeps_no_more_than_its_quantiles():
+    x = torch.randn(5000, 2, generator=rng(2))
+    made = fit(x, config("rank-pca"), rng(), cpu)
+    assert made.grid.shape == (2, encoders.QUANTILES)
+    assert torch.isfinite(made(torch.tensor([[1e9, -1e9]]))).all()
+
+
 def test_random_projection_is_orthonormal():
     made = fit(table, config("random"), rng(), cpu)
     assert torch.allclose(made.matrix.T @ made.matrix, torch.eye(3), atol=1e-6)
@@ -103,7 +127,7 @@ def test_a_party_may_bring_its_own_module():
 
 
 def test_what_cannot_be_is_said_in_a_sentence():
-    with pytest.raises(StudyError, match="encoder 'pac' is unknown: use one of identity, pca"):
+    with pytest.raises(StudyError, match="encoder 'pac' is unknown: use one of rank-pca, pca, identity"):
         fit(table, config("pac"), rng(), cpu)
     with pytest.raises(StudyError, match="dim is 0"):
         fit(table, config("pca", 0), rng(), cpu)
@@ -113,6 +137,6 @@ def test_what_cannot_be_is_said_in_a_sentence():
         fit(table, config("pca"), rng(), cpu, mechanism=object())
 
 
-def test_the_default_is_pca():
-    assert EncoderConfig().name == "pca"
+def test_the_default_is_rank_pca():
+    assert EncoderConfig().name == "rank-pca"
     assert encoders.width(EncoderConfig(), 5) == 5
