@@ -32,7 +32,7 @@ def outcome(plan: Plan, ledger: Ledger, scores: Tensor, seconds: Mapping[str, fl
     guests = () if alone else plan.guests
     return {
         "algorithm": plan.study.study.algorithm if isinstance(plan.study.study.algorithm, str) else "", "task": plan.study.study.task, "parties": [plan.host, *plan.guests],
-        "seed": plan.study.study.seed, "rows": {"train": int(deal.train.sum()), "test": int(deal.test.sum())},
+        "seed": plan.study.study.seed, "rows": rows_of(plan),
         "data": {"set": deal.set_name or None, "sha256": deal.sha256 or None, "complete": deal.complete},
         "metrics": metrics.measure(scores.numpy(), y.numpy(), deal.labels.task, spread),
         "rounds": {phase: ledger.rounds(phase) for phase in ("meet", "fit", "predict")}, "letters": {phase: ledger.letters(phase) for phase in ("fit", "predict")},
@@ -40,6 +40,14 @@ def outcome(plan: Plan, ledger: Ledger, scores: Tensor, seconds: Mapping[str, fl
         "seconds": dict(seconds), "privacy": statement.of_run(ledger, plan.host, guests, plan.stratified, simulated), "simulated": simulated,
         "digest": digest(scores), "study": plan.hash, "config": study.plain_config(plan.config), "versions": versions(),
     }  # fmt: skip
+
+
+def rows_of(plan: Plan) -> dict[str, int]:
+    deal = plan.deal
+    counted = {"train": int(deal.train.sum()), "test": int(deal.test.sum())}
+    if deal.labels.known is not None:
+        counted["unlabelled"] = int((~deal.labels.known).sum())
+    return counted
 
 
 def digest(scores: Tensor) -> str:

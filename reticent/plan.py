@@ -18,6 +18,7 @@ from reticent.data.sets import Set
 from reticent.data.simulated import IN_MEMORY
 from reticent.data.tables import Table
 from reticent.errors import DataError, StudyError
+from reticent.learn.task import Task
 from reticent.party import Party, Policy, generator
 from reticent.privacy.budget import Budget
 from reticent.privacy.secret import Privacy, keep
@@ -144,19 +145,15 @@ def _gathered(wanted: Study, files: Mapping[str, PartyFile], fold: int | None) -
     nothing = torch.zeros(rows, dtype=torch.bool)
     train, test = nothing, nothing
     if labels is not None:
-        test = _test(wanted, dealt[parties.host], labels, fold)
-        train = ~test
+        known = torch.ones(rows, dtype=torch.bool) if labels.known is None else labels.known
+        test = torch.zeros(rows, dtype=torch.bool)
+        test[known.nonzero().flatten()] = _test(wanted, dealt[parties.host].take(known), labels.take(known), fold)
+        train = known & ~test
     whole = _together(dealt, names) if len(dealt) == len(names) and len({len(t) for t in dealt.values()}) == 1 else Table(rows=rows)
     return Deal(
-        names=names, host=parties.host, tables=dealt, labels=labels or Labels(torch.zeros(0), splits_task()), train=train, test=test, whole=whole,
+        names=names, host=parties.host, tables=dealt, labels=labels or Labels(torch.zeros(0), Task("binary", 1)), train=train, test=test, whole=whole,
         set_name="", sha256="", complete=True, declared={},
     )  # fmt: skip
-
-
-def splits_task() -> Any:  # Any: see Task; a guest never reads it
-    from reticent.learn.task import Task
-
-    return Task("binary", 1)
 
 
 def _test(wanted: Study, table: Table, labels: Labels, fold: int | None) -> torch.Tensor:
@@ -186,7 +183,7 @@ def _together(dealt: Mapping[str, Table], names: Sequence[str]) -> Table:
 def read(file: PartyFile, wanted: Study | None = None) -> tuple[Table, Labels | None]:
     """A party file's table and labels."""
     label = list(file.label) if isinstance(file.label, tuple) else file.label
-    table, labels = tables.read(file.table, id=file.id, label=label, task=wanted.study.task if wanted and label else None)
+    table, labels = tables.read(file.table, id=file.id, label=label, task=wanted.study.task if wanted and label else None, gaps=True)
     unknown = [column for column in file.drop if column not in table.names]
     if unknown:
         raise DataError(f'{file.path or file.name}: drop names column "{unknown[0]}", which {file.table} does not have: {", ".join(table.names)}')

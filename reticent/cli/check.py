@@ -75,6 +75,7 @@ def gaps(series: pl.Series) -> int:
 
 
 def described(labels: Labels) -> dict[str, Any]:  # Any: JSON
+    labels = labels if labels.known is None else labels.take(labels.known)
     said: dict[str, Any] = {"name": ", ".join(labels.names), "task": labels.task.kind}
     if labels.task.kind == "regression":
         return {**said, "min": float(labels.y.min()), "mean": float(labels.y.mean()), "max": float(labels.y.max())}
@@ -129,7 +130,12 @@ def of_columns(frame: pl.DataFrame, columns: tuple[Column, ...]) -> Iterator[str
 
 
 def of_labels(labels: Labels | None) -> Iterator[str]:
-    if labels is None or labels.task.kind not in ("binary", "multiclass"):
+    if labels is None:
+        return
+    if labels.known is not None:
+        yield f"{int((~labels.known).sum()):,} of {len(labels):,} rows have no label: they neither train nor test, and can be predicted"
+        labels = labels.take(labels.known)
+    if labels.task.kind not in ("binary", "multiclass"):
         return
     found = counts(labels, labels.y == labels.y)
     if sum(count > 0 for count in found) < 2:

@@ -26,6 +26,7 @@ class Labels:
     task: Task
     classes: tuple[str | int, ...] = ()  # what y's numbers stand for, sorted; regression has none
     names: tuple[str, ...] = ()  # the columns they came from
+    known: Tensor | None = None  # bool [n]: rows that have a label, where some have none; theirs in y are zeros
 
     def __len__(self) -> int:
         return len(self.y)
@@ -34,7 +35,7 @@ class Labels:
         return self.y[rows]
 
     def take(self, rows: Tensor) -> "Labels":
-        return Labels(self.y[rows], self.task, self.classes, self.names)
+        return Labels(self.y[rows], self.task, self.classes, self.names, None if self.known is None else self.known[rows])
 
 
 def labels(column: pl.Series | pl.DataFrame, task: Literal["classification", "regression", "auto"] = "auto", declared: Declared | None = None) -> Labels:
@@ -97,6 +98,18 @@ def classified(column: pl.Series, family: encoding.Family, declared: Declared | 
     if len(found) <= 2:
         return Labels(y.float(), Task("binary", 1), classes, (column.name,))
     return Labels(y, Task("multiclass", len(found)), classes, (column.name,))
+
+
+def with_gaps(column: pl.Series | pl.DataFrame, task: Literal["classification", "regression", "auto"], declared: Declared | None = None) -> Labels:
+    """Labels of the rows that have one: the others can be predicted, and neither train nor test."""
+    frame = column.to_frame() if isinstance(column, pl.Series) else column
+    known = torch.from_numpy(frame.fill_nan(None).select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy().copy())
+    if bool(known.all()) or not bool(known.any()):
+        return labels(column, task, declared)
+    found = labels(column.filter(pl.Series(known.numpy())), task, declared)
+    y = torch.zeros(len(known), *found.y.shape[1:], dtype=found.y.dtype)
+    y[known] = found.y
+    return Labels(y, found.task, found.classes, found.names, known)
 
 
 def complete(column: pl.Series) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reticent.data import encoding
 from reticent.data.encoding import Declared, Encoding, listed
-from reticent.data.labels import Labels, labels
+from reticent.data.labels import Labels, labels, with_gaps
 from reticent.errors import DataError
 
 suffixes = (".csv", ".parquet", ".arrow", ".feather")
@@ -184,8 +184,9 @@ def read(
     label: str | Sequence[str] | None = None,
     task: Literal["classification", "regression", "auto"] | None = None,
     declared: Mapping[str, Declared] | None = None,
+    gaps: bool = False,
 ) -> tuple[Table, Labels | None]:
-    """A party's file as its table, sorted by id, and its labels, if it names any (several: multi-label).
+    """A party's file as its table, sorted by id, and its labels, if it names any (several: multi-label). `gaps`: some may be empty.
 
     Ids that are all whole numbers are sorted as such, others as text: so parties that hold the same ids agree on the order,
     whatever type their files give them.
@@ -207,7 +208,7 @@ def read(
     if wanted:
         kept = declared.get(wanted[0]) if declared and len(wanted) == 1 else None
         try:
-            target = labels(found[wanted[0]] if len(wanted) == 1 else found.select(wanted), task or "auto", kept)
+            target = (with_gaps if gaps else labels)(found[wanted[0]] if len(wanted) == 1 else found.select(wanted), task or "auto", kept)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
     columns = found.drop([*wanted, *([id] if id is not None else [])])

@@ -172,3 +172,19 @@ def test_simulated_data_is_asked_for_by_row_numbers(tmp_path: Path) -> None:
     assert run["rows"]["train"] == 600
     (tmp_path / "rows.csv").write_text("row\n30000\n")
     assert '1 of 1 ids are in no party\'s table: "30000"' in str(refused(str(tmp_path / "run"), "--rows", str(tmp_path / "rows.csv")))
+
+
+def test_people_without_a_label_neither_train_nor_test_and_can_be_predicted(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "parties", tmp_path / "parties")
+    file = tmp_path / "parties" / "bank.parquet"
+    bank = pl.read_parquet(file)
+    label = next(name for name in bank.columns if name == "default")
+    applicants = bank["id"].to_list()[:50]
+    bank.with_columns(pl.when(pl.col("id").is_in(applicants)).then(None).otherwise(pl.col(label)).alias(label)).write_parquet(file)
+    words = [word for name in sorted((tmp_path / "parties").glob("*.toml")) if name.name != "study.toml" for word in ("--parties", str(name))]
+    study = next(iter((tmp_path / "parties").glob("study.toml")), None) or next(iter(tmp_path.rglob("study.toml")))
+    result = ask("run", str(study), *words, "--wire", "inprocess", "--out", str(tmp_path / "new"))
+    assert result["rows"]["unlabelled"] == 50
+    assert result["rows"]["train"] + result["rows"]["test"] == 550
+    pl.DataFrame({"id": applicants}).write_csv(tmp_path / "ids.csv")
+    assert len(ask("predict", str(tmp_path / "new"), "--rows", str(tmp_path / "ids.csv"))["predictions"]) == 50
