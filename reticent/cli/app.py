@@ -20,6 +20,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
+@app.callback()
+def reticent() -> None:
+    """Learn together while saying little."""
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 Data = Annotated[list[Path] | None, typer.Option("--data", help="A folder with data sets; else RETICENT_DATA and the user's cache.")]
 Device = Annotated[str, typer.Option(help="cpu, or cuda where there is one.")]

@@ -84,6 +84,7 @@ class Trained:
 
     def forward(self, x: Tensor) -> Tensor:
         """The batch's representation, with its graph kept for `backward`; detached for whoever reads it."""
+        self._follow(x.device)
         self.net.train()
         self.batch = x
         self.before = {"rng": self.net.rng.clone_state(), "buffers": {name: b.clone() for name, b in self.net.named_buffers()}}
@@ -92,6 +93,7 @@ class Trained:
 
     def backward(self, gradient: Tensor) -> None:
         """dLoss/dOutputs of the last `forward`; one step of Adam."""
+        self._follow(gradient.device)
         if self.outputs is None:
             raise RuntimeError("backward was called without a forward before it: each batch is forward, then backward, once")
         torch.autograd.backward(self.outputs, gradient)
@@ -100,6 +102,7 @@ class Trained:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The representation as it is now, without dropout or graph, in blocks of 4,096 rows."""
+        self._follow(x.device)
         self.net.eval()
         with torch.no_grad():
             return in_blocks(self.net, x)
@@ -124,8 +127,13 @@ class Trained:
             trained.forward(arrays["batch"])
         return trained
 
+    def _follow(self, device: torch.device) -> None:
+        """A snapshot is read back onto the CPU: the first batch says where it belongs."""
+        if self.optimiser.vector.device != device:
+            self.__dict__.update(vars(self.to(device)))
+
     def to(self, device: torch.device) -> "Trained":
-        """The same on another device (a snapshot is read back onto the CPU)."""
+        """The same on another device."""
         moved = dict(self.to_arrays())
         moved["net"] = self.net.to(device)
         moved["batch"] = self.batch.to(device) if self.batch is not None else None
