@@ -10,28 +10,37 @@ Deviations, each with its reason and its figure in docs/papers/fedonce.md:
 - `model` is any learner, picked by validation by default: boosted trees on [own columns | what was heard] beat the paper's
   net on tables. `model = "paper"` is the paper's: own columns squeezed to d numbers, raw Z, one aggregation net.
 - the host standardises what it hears (not in `paper`).
+- `letters` may have 16, 8, 4 or 2 bits a number: packed levels, each column cut by the statistics of the sender's own training
+  rows. `letter_bytes` says instead how long a row may be: two numbers a byte as far as there are columns, and then more bits.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
+import torch
 from torch import Tensor
 
+from reticent import packing
 from reticent import rows as row_sets
-from reticent.errors import PartyError
+from reticent.errors import LetterError, PartyError
 from reticent.federation import Guests
 from reticent.federation import Host as BaseHost
 from reticent.learn import encoders, models
-from reticent.message import Message, Numbers, RowSet
+from reticent.message import Array, Message, Numbers, RowSet
 from reticent.party import Guest as BaseGuest
 from reticent.party import answers
+
+Levels = Annotated[Tensor, Array((torch.uint8,), 2)]
+Column = Annotated[Tensor, Array((torch.float32,), 1)]
 
 
 @dataclass(frozen=True)
 class Config(models.ModelConfig):
     dim: int = 8  # d: numbers a guest sends for a row (PCA: no more than it has columns)
     encoder: str = "rank-pca"  # how a guest makes them, f_θj: rank-pca, pca, identity, random, random-net, nat or autoencoder
-    letters: Literal["float32", "float16"] = "float32"  # how they travel
+    letters: packing.Letters = "float32"  # how they travel: int8, int4 and int2 are levels, packed
+    letter_bytes: int | None = None  # bytes a guest may send for a row: where said, dim and letters follow from it
     guest_epochs: int = 40  # T_j, of encoders that are trained
     guest_lr: float = 1e-3  # η, a guest's
     guest_batch: int = 100  # b, a guest's
@@ -53,9 +62,12 @@ class Rows(Message):
 
 
 class Representation(Message):
-    """R_j, d numbers for each row: reveals to the host what they tell of the guest's columns. No noise: with PCA and d as large as the columns are many, that is everything."""
+    """R_j, d numbers for each row, as they are or as levels of few bits with each column's scale: reveals to the host what they tell of the guest's columns. No noise: with PCA and d as large as the columns are many, that is everything."""
 
-    z: Numbers
+    z: Numbers | None = None
+    levels: Levels | None = None  # or these three
+    low: Column | None = None
+    step: Column | None = None
 
 
 class Guest(BaseGuest[Config]):
@@ -68,19 +80,31 @@ class Guest(BaseGuest[Config]):
                 f'{party.name} brings module = "{party.module}", but encoder = "{c.encoder}" trains no net: choose one of {", ".join(encoders.LEARNT)}'
             )
         how = encoders.EncoderConfig(
-            name=c.encoder, dim=c.dim, hidden=c.guest_hidden, epochs=c.guest_epochs, lr=c.guest_lr, weight_decay=c.guest_weight_decay,
+            name=c.encoder, dim=self._dim(x), hidden=c.guest_hidden, epochs=c.guest_epochs, lr=c.guest_lr, weight_decay=c.guest_weight_decay,
             batch=c.guest_batch, frequency=c.frequency, module=party.module,
         )  # fmt: skip
         self.encoder = encoders.fit(x, how, party.rng, party.device, progress=party.epoch)  # lines 3-15
-        return self._said(self.encoder(x))  # line 16
+        z = self.encoder(x)  # line 16
+        letters = packing.packed_letters(packing.letters_within(c.letter_bytes, z.shape[1], c.letters))
+        self.scale = packing.cut(z, letters) if letters else None  # kept, so that a row gives the same levels whenever it is asked for
+        return self._said(z)
 
     @answers
     def represent(self, ask: Rows) -> Representation:  # Algorithm 2, lines 2-5
         rows = row_sets.unpack(ask.rows, len(self.party.table))
         return self._said(self.encoder(self.party.table[rows].to(self.party.device)))
 
+    def _dim(self, x: Tensor) -> int:
+        c = self.config
+        return c.dim if c.letter_bytes is None else packing.columns_within(c.letter_bytes, math.prod(x.shape[1:]))
+
     def _said(self, z: Tensor) -> Representation:
-        return Representation(z.half() if self.config.letters == "float16" else z.float())
+        letters = packing.letters_within(self.config.letter_bytes, z.shape[1], self.config.letters)
+        packed = packing.packed_letters(letters)
+        if packed and self.scale:
+            low, step = self.scale
+            return Representation(levels=packing.pack(z, packed, low, step), low=low, step=step)
+        return Representation(z.half() if letters == "float16" else z.float())
 
 
 class Host(BaseHost[Config]):
@@ -88,7 +112,7 @@ class Host(BaseHost[Config]):
         party, rows = self.party, self.party.training_rows
         replies = guests.ask(Guest.learn, Learn(row_sets.pack(rows, len(party.table))))  # line 19: the only communication
         own = party.table.fit(rows).to(party.device)
-        heard = [reply.z.float().to(party.device) for reply in replies.values()]
+        heard = [self._heard(name, reply) for name, reply in replies.items()]
         self.model = self.once(
             "model", lambda: models.fit(own, heard, party.y(rows), party.task, self.config, party.seeded("model"), party.device, party.epoch)
         )  # lines 20-31
@@ -96,4 +120,17 @@ class Host(BaseHost[Config]):
     def predict(self, guests: Guests[Guest], rows: Tensor) -> Tensor:
         replies = guests.ask(Guest.represent, Rows(row_sets.pack(rows, len(self.party.table))))  # Algorithm 2, lines 2-5
         own = self.party.table[rows].to(self.party.device)
-        return self.model.predict(own, [reply.z.float().to(self.party.device) for reply in replies.values()])  # line 7
+        return self.model.predict(own, [self._heard(name, reply) for name, reply in replies.items()])  # line 7
+
+    def _heard(self, name: str, reply: Representation) -> Tensor:
+        """What a guest said, as float32 [n, d]; LetterError where it is not in the study's letters."""
+        z, levels, low, step = reply.z, reply.levels, reply.low, reply.step
+        dim = next((t.shape[-1] for t in (z, low) if t is not None), 0)
+        letters = packing.letters_within(self.config.letter_bytes, dim, self.config.letters)
+        packed = packing.packed_letters(letters)
+        if packed is None and z is not None and levels is low is step is None:
+            return z.float().to(self.party.device)
+        if packed and z is None and levels is not None and low is not None and step is not None:
+            return packing.unpack(levels, packed, low, step).to(self.party.device)
+        came = ", ".join(field for field in ("z", "levels", "low", "step") if getattr(reply, field) is not None) or "nothing"
+        raise LetterError(f"{name} sent {came}: in letters of {letters} there should be {'levels, low and step' if packed else 'z alone'}")

@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 import torch
 
+from reticent import packing
+from reticent import rows as row_sets
 from reticent import run as runs
 from reticent.algorithms import fedonce
-from reticent.errors import MissingReplies, StudyError
+from reticent.errors import LetterError, MissingReplies, StudyError
 from reticent.run import Options
 from reticent.study import study_from
 
@@ -37,11 +39,85 @@ def test_one_round_to_fit_and_one_to_predict():
     assert result["letters"] == {"fit": 1, "predict": 1}
 
 
-@pytest.mark.parametrize(("letters", "width"), [("float32", 4), ("float16", 2)])
+@pytest.mark.parametrize(("letters", "width"), [("float32", 12), ("float16", 6), ("int8", 3), ("int4", 2), ("int2", 1)])
 def test_bytes_are_the_representations(letters, width):
     result = go({"dim": 3, "model": "linear", "letters": letters}).result
-    payload = 1000 * 3 * width * 3
-    assert payload < result["bytes"]["fit"]["up"] < payload + 3 * 500
+    payload = 3 * (1000 * width + (8 * 3 if letters.startswith("int") else 0))
+    assert payload < result["bytes"]["fit"]["up"] < payload + 3 * 700
+
+
+def guest_and_letters(run, name="p1"):
+    """A guest of a finished run, and its two answers asked for again."""
+    guest, deal = run.doors[name].guest, run.plan.deal
+    every = torch.arange(len(guest.party.table))
+    return guest, guest.represent(fedonce.Rows(every[deal.train])), guest.represent(fedonce.Rows(every))
+
+
+@pytest.mark.parametrize("letters", ["int8", "int4", "int2"])
+def test_the_same_row_gives_the_same_levels_whenever_it_is_asked_for(letters):
+    run = go({"dim": 3, "model": "linear", "letters": letters})
+    guest, training, every = guest_and_letters(run)
+    assert torch.equal(every.levels[run.plan.deal.train], training.levels)
+    assert torch.equal(every.low, training.low) and torch.equal(every.step, training.step)
+    again = guest.learn(fedonce.Learn(row_sets.pack(run.plan.deal.train, len(guest.party.table))))
+    assert torch.equal(again.levels, training.levels) and torch.equal(again.low, training.low)
+
+
+@pytest.mark.parametrize("letters", ["int8", "int4", "int2"])
+def test_the_scale_of_the_letters_is_the_training_rows(letters):
+    run = go({"dim": 3, "model": "linear", "letters": letters})
+    guest, training, _ = guest_and_letters(run)
+    z = guest.encoder(guest.party.table[run.plan.deal.train])
+    low, step = packing.cut(z, letters)
+    assert torch.equal(training.low, low) and torch.equal(training.step, step)
+    assert torch.equal(training.levels, packing.pack(z, letters, low, step))
+    assert (training.z is None) and training.levels.shape == (1000, packing.width(3, letters))
+
+
+def test_a_guest_brought_back_from_its_snapshot_writes_the_same_levels():
+    run = go({"dim": 3, "model": "linear", "letters": "int4"})
+    _, training, every = guest_and_letters(run)
+    fresh = runs.begin(run.plan, Options())
+    fresh.doors["p1"].bring_back(run.doors["p1"].known(2))
+    _, training_then, every_then = guest_and_letters(fresh)
+    assert (training_then.encode(), every_then.encode()) == (training.encode(), every.encode())
+    fresh.abandon()
+
+
+@pytest.mark.parametrize(("letters", "loss"), [("float16", 0.005), ("int8", 0.01), ("int4", 0.01), ("int2", 0.03)])
+def test_few_bits_cost_little(letters, loss):
+    data = {**CREDIT, "rows": 6000}
+    wide = go({"dim": 3, "model": "gbdt"}, data).result["metrics"]["auc"]
+    assert go({"dim": 3, "model": "gbdt", "letters": letters}, data).result["metrics"]["auc"] > wide - loss
+
+
+@pytest.mark.parametrize(("letter_bytes", "dims", "width"), [(2, (4, 4, 4), 2), (3, (6, 6, 6), 3), (24, (6, 6, 6), 24)])
+def test_a_byte_budget_decides_numbers_and_bits(letter_bytes, dims, width):
+    run = go({"model": "linear", "letter_bytes": letter_bytes, "dim": 1, "letters": "int2"})
+    assert tuple(run.doors[f"p{i}"].guest.encoder.dim for i in (1, 2, 3)) == dims
+    up = run.result["bytes"]["fit"]["up"]
+    assert 3 * 1000 * width < up < 3 * (1000 * width + 700) and width <= letter_bytes
+
+
+def test_a_byte_budget_of_nothing_is_refused_in_a_sentence():
+    with pytest.raises((StudyError, MissingReplies), match="letter_bytes = 0"):
+        go({"model": "linear", "letter_bytes": 0})
+
+
+@pytest.mark.parametrize(
+    ("letters", "answer", "said"),
+    [
+        ("int8", fedonce.Representation(torch.ones(4, 3)), "shop sent z: in letters of int8 there should be levels, low and step"),
+        ("int8", fedonce.Representation(levels=torch.zeros(4, 3, dtype=torch.uint8)), "shop sent levels: in letters of int8"),
+        ("float32", fedonce.Representation(), "shop sent nothing: in letters of float32 there should be z alone"),
+        ("float16", fedonce.Representation(torch.ones(4, 1), step=torch.ones(1)), "shop sent z, step: in letters of float16"),
+        ("int4", fedonce.Representation(levels=torch.zeros(4, 3, dtype=torch.uint8), low=torch.zeros(3), step=torch.ones(3)), "3 columns in int4 take 2 bytes"),
+    ],
+)
+def test_a_letter_that_is_not_as_the_study_says_is_refused(letters, answer, said):
+    run = go({"dim": 3, "model": "linear", "letters": letters})
+    with pytest.raises(LetterError, match=said):
+        run.federation.driver._heard("shop", answer)
 
 
 def test_what_is_heard_is_the_pca_of_the_training_rows_by_the_training_rows_statistics():
