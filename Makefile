@@ -28,7 +28,7 @@ fuzz: ## a million letters that nobody wrote
 	@scripts/setup.sh dev,fuzz
 	@$(BIN)/python tests/fuzz_message.py -runs=$(FUZZ_CASES)
 
-bench: setup ## a table of a paper, ours beside theirs (NAME=fedonce-table4); without a name: which there are
+bench: setup ## a table of a paper, ours beside theirs (NAME=phishing); without a name: which there are
 	@$(BIN)/reticent bench $(NAME)
 
 docs: ## the pages, in site/

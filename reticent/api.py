@@ -51,11 +51,8 @@ def fit(
     options = Options(wire=wire, threads=threads, device=device, homes=fed.homes)
     if wire != "inprocess":
         apart(name, fed, wire, folder)
-    if folder is not None:
-        if (folder / "run.json").exists() and runs.noted(folder)["state"] == "done":
-            raise JournalError(f"{folder} holds a finished run: reticent.load opens it; choose another folder for a new one")
-        runs.folder_of(folder)
-        runs.note(folder, options, None)
+    if folder is not None and (folder / "run.json").exists() and runs.noted(folder)["state"] == "done":
+        raise JournalError(f"{folder} holds a finished run: reticent.load opens it; choose another folder for a new one")
     run = runs.to_completion(wanted, options, folder, progress, chosen, fed.found)
     if folder is not None:
         run.save(folder)

@@ -6,6 +6,7 @@ kept (asks up to here will never be repeated), from, to, verb, way. A repeated n
 
 import hashlib
 import logging
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -30,11 +31,15 @@ class Wire(Protocol):
         """Yields, for every name, the answer or why there is none, in the order they come."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, last_word: bytes = b"") -> None:
+        """Ends the connections; an empty last word says that the run is over, another one why it stopped."""
+        ...
 
 
 class Refusal(Message):
-    """One sentence that says why a verb was not answered, and the class of the error; quotes no data."""
+    """One sentence that says why a verb was not answered, and the class of the error; names columns and counts, and quotes no cell."""
+
+    plain = True
 
     error: str
     sentence: str
@@ -62,7 +67,7 @@ class Door:
     # --- both sides
 
     def seal(self, message: Message, *, to: str, verb: str, way: str, n: str, ask: int, kept: int = -1) -> bytes:
-        return message.encode(run=self.run, study=self.study, ask=ask, n=n, kept=kept, way=way, verb=verb, to=to, **{"from": self.party.name})
+        return message.encode(run=self.run, study=self.study, ask=ask, n=n, kept=f"{kept:012d}", way=way, verb=verb, to=to, **{"from": self.party.name})
 
     def record(self, letter: bytes, head: Mapping[str, Any], message: Message) -> None:
         """Writes the ledger's line of a letter that crosses now."""
@@ -145,6 +150,10 @@ class Door:
             self.record(letter, head, self._question(parsed))
             self.record(sealed, Letter.parse(sealed).head, message)
             return sealed
+        if head["ask"] <= self.ledger.latest.get((self.party.name, "up"), -1):
+            raise LetterError(
+                f"ask {head['ask']} was answered already, under another number or so long ago that its answer was dropped: nothing is released twice"
+            )
         began = time.monotonic()
         question_message = self._question(parsed)
         self._approve()
@@ -168,7 +177,7 @@ class Door:
                 f"policy of {self.party.name}: max_bytes is {policy.max_bytes:,}, and with this answer to {head['verb']!r} {left:,} bytes would have left"
             )
         if policy.budget is not None:
-            policy.budget.charge(run=self.run, n=head["n"], verb=head["verb"], events=said.spent(), bare=said.unnoised(), size=len(sealed))
+            policy.budget.charge(run=self.run, n=head["n"], verb=head["verb"], events=said.spent(), bare=said.unnoised(), sealed=sealed)
         self.journal.add("answer", letter + sealed, durable=bool(said.spent()), n=head["n"], ask=head["ask"], sha=_essence(parsed), question=len(letter))
         self.record(sealed, {**head, "from": head["to"], "to": head["from"], "way": "up"}, said)
         if (now := time.monotonic()) - self._told > 0.2:  # a guest that says little still shows that it spoke
@@ -180,10 +189,12 @@ class Door:
         return sealed
 
     def _check(self, head: Mapping[str, Any]) -> None:
-        me, shape = self.party.name, {"run": str, "study": str, "n": str, "ask": int, "kept": int, "from": str, "to": str, "verb": str, "way": str}
+        me, shape = self.party.name, {"run": str, "study": str, "n": str, "ask": int, "kept": str, "from": str, "to": str, "verb": str, "way": str}
         for key, kind in shape.items():
             if type(head.get(key)) is not kind or len(str(head[key])) > 200 or (kind is int and head[key] < -1):
                 raise LetterError(f"a letter's head says {key} = {str(head.get(key))[:40]!r}")
+        if not re.fullmatch(r"-?\d{1,12}", head["kept"]):  # of one length, so that a letter's size does not depend on the clock
+            raise LetterError(f"a letter's head says kept = {head['kept'][:40]!r}")
         if head["to"] != me or head["from"] != self.host or head["way"] != "down":
             raise LetterError(f"{me} hears questions from {self.host} to {me}; this letter is from {head['from']!r} to {head['to']!r}, {head['way']!r}")
         if head["study"] != self.study:
@@ -194,7 +205,9 @@ class Door:
             self.run = head["run"]
             self.journal.begin(run=self.run, study=self.study, party=me)
         if head["run"] != self.run:
-            raise LetterError(f"{me} takes part in run {self.run}, this letter is of run {head['run']}")
+            raise LetterError(
+                f"{me} takes part in run {self.run}, this letter is of run {head['run']}: for another run start `reticent join` with another --out"
+            )
         verbs = self.party.policy.verbs
         if verbs is not None and head["verb"] not in (*verbs, "meet"):
             raise Refused(f"policy of {me}: verb {head['verb']!r} is not among verbs = {list(verbs)}")
@@ -204,7 +217,7 @@ class Door:
             return
         listed = "; ".join(f"{v.name}: {v.reveals}" for v in verbs_of(type(self._mine)))
         if self.confirm is None or not self.confirm(f"{self.host} asks {self.party.name} to take part in study {self.study[:16]}…\n{listed}\nSend answers?"):
-            raise Refused(f"policy of {self.party.name}: approve = true, and nobody has said yes")
+            raise Refused(f"policy of {self.party.name}: approve = true, and nobody has said yes: start this party with `reticent join` on a terminal")
         self._approved = True
 
     def _question(self, letter: Letter) -> Message:

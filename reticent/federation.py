@@ -111,6 +111,8 @@ class Guests(Generic[G]):
                     if isinstance(came, bytes):
                         size += len(came)
                         door.refused(came, {"ask": ask, "n": n, "from": name, "to": door.party.name, "verb": spec.name})
+        for name in getattr(self._wire, "resent", ()) if letters else ():  # what the wire sent a second time, after a connection broke, crossed twice
+            door.record(letters[name], {"ask": ask, "n": n, "from": door.party.name, "to": name, "verb": spec.name, "way": "down"}, questions[name])
         if len(answers) < (len(questions) if quorum is None else quorum):
             raise MissingReplies(spec.name, len(answers), len(questions) if quorum is None else quorum, missing)
         if missing and gone is None:
@@ -298,4 +300,5 @@ class Federation:
     def bring_back(self, known: bytes) -> None:
         kept = state.from_bytes(known, {"host": vars(self.driver), "rng": self.host.rng}, self.driver._homes())
         self.driver._bring_back(kept)
-        self.place.ask, self.place.kept, self.ledger.search = kept["ask"], kept["ask"] - 1, set(kept["search"])
+        self.place.ask = max(kept["ask"], 1 + max(self.ledger.latest.values(), default=-1))  # a prediction that was killed has used some since
+        self.place.kept, self.ledger.search = kept["ask"] - 1, set(kept["search"])

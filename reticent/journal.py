@@ -53,7 +53,11 @@ class Journal:
         self._lock = _lock(folder / "lock", wait)
         self.path = folder / "journal"
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._recall()
+        try:
+            self._recall()
+        except BaseException:
+            self.close()  # nobody else can: the lock would stand until the process ends
+            raise
 
     def _recall(self) -> None:
         size, offset = os.fstat(self._file).st_size, 0
@@ -65,6 +69,10 @@ class Journal:
             facts = os.pread(self._file, facts_length, offset + _FRAME.size)
             blob = _read(self._file, blob_length, offset + _FRAME.size + facts_length)
             if zlib.crc32(blob, zlib.crc32(facts)) != check:
+                if end < size:  # a kill tears the last record alone
+                    raise JournalError(
+                        f"{self.path} is damaged at byte {offset:,}, and {size - end:,} bytes follow: bring it back from a copy, or begin a new run"
+                    )
                 break
             said = json.loads(facts)
             self._note(said.pop("kind"), said, offset + _FRAME.size + facts_length, blob_length)
@@ -85,9 +93,7 @@ class Journal:
         text = json.dumps({"kind": kind, **facts}, separators=(",", ":")).encode()
         head = _FRAME.pack(len(text), len(blob), zlib.crc32(blob, zlib.crc32(text))) + text
         offset = os.lseek(self._file, 0, os.SEEK_CUR) + len(head)
-        _write(self._file, head + blob if len(blob) < 1 << 16 else head)
-        if len(blob) >= 1 << 16:
-            _write(self._file, blob)
+        whole(self._file, head, blob)
         if durable:
             os.fsync(self._file)
         self._note(kind, dict(facts), offset, len(blob))
@@ -171,10 +177,18 @@ def alone(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def whole(descriptor: int, *parts: bytes) -> None:
+    """Writes all parts at the end, or takes back what was written: a full disk must not leave a torn record that more follow."""
+    start = os.lseek(descriptor, 0, os.SEEK_END)
+    try:
+        for part in (b"".join(parts),) if sum(map(len, parts)) < 1 << 16 else parts:
+            view = memoryview(part)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.ftruncate(descriptor, start)
+        os.lseek(descriptor, start, os.SEEK_SET)
+        raise
 
 
 def _read(descriptor: int, length: int, offset: int) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reticent.errors import JournalError
+from reticent.journal import whole
 from reticent.message import Event
 
 Way = Literal["up", "down"]
@@ -63,7 +64,7 @@ class Ledger:
             self._recall(path)
 
     def _recall(self, path: Path) -> None:
-        whole = 0
+        kept = 0
         *lines, _ = path.read_bytes().split(b"\n")  # a kill tore the last line, if there is one: what it was about crosses again
         for number, line in enumerate(lines, 1):
             try:
@@ -71,14 +72,14 @@ class Ledger:
                 said = entry.pop("hash")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise JournalError(f"{path}, line {number}: this is no ledger line: {error}") from error
-            if _chain(self.head, entry) != said:
+            if chain(self.head, entry) != said:
                 raise JournalError(
-                    f"{path}, line {number}: the line or one before it was changed: its hash is {said[:12]}…, {_chain(self.head, entry)[:12]}… fits"
+                    f"{path}, line {number}: the line or one before it was changed: its hash is {said[:12]}…, {chain(self.head, entry)[:12]}… fits"
                 )
             self.head = said
             self._count(entry)
-            whole += len(line) + 1
-        os.ftruncate(self._file or 0, whole)
+            kept += len(line) + 1
+        os.ftruncate(self._file or 0, kept)
 
     def add(
         self,
@@ -106,12 +107,13 @@ class Ledger:
             entry["refused"] = True
         if self._stands(entry):
             entry["again"] = True
-        self.head = _chain(self.head, entry)
-        line = json.dumps({**entry, "hash": self.head}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        head = chain(self.head, entry)
+        line = json.dumps({**entry, "hash": head}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
         if self._file is None:
             self.kept.append(line)
         else:
-            os.write(self._file, line)
+            whole(self._file, line)
+        self.head = head
         self._count(entry)
 
     def settle(self, **facts: Any) -> None:  # Any: passed on to add
@@ -176,15 +178,17 @@ class Ledger:
         A letter with an un-noised tensor costs infinity against whoever hears it."""
         from reticent.privacy import accounting  # where a privacy target is set: it needs dp-accounting
 
-        hosts = {p for (_, p, _) in self.tallies}
-        bare = {party for party in self.bare if (party in hosts) == (against != "guests")}
+        guests = {guest for (_, guest, _) in self.tallies}
+        bare = {party for party in self.bare if (party in guests) == (against != "guests")}
         if bare and against != "public":
             return float("inf")
         by_party: dict[str, list[Event]] = defaultdict(list)
         for party, event in self.spent:
             by_party[party].append(event)
-        if not by_party:  # the public sees what was made of un-noised letters, and no mechanism stands between
-            return float("inf") if self.bare and against == "public" else 0.0
+        if bare and set(by_party) <= guests:  # the public sees what was made of un-noised letters, and no mechanism of the host's stands between
+            return float("inf")
+        if not by_party:
+            return 0.0
         groups = [[event for events in by_party.values() for event in events]] if rows == "shared" else list(by_party.values())
         return max(accounting.epsilon(events, delta) for events in groups)
 
@@ -204,5 +208,6 @@ def _lane(entry: Mapping[str, Any]) -> tuple[str, str]:
     return guest, "refused" if entry.get("refused") else entry["way"]
 
 
-def _chain(head: str, entry: dict[str, Any]) -> str:
+def chain(head: str, entry: Mapping[str, Any]) -> str:  # Any: JSON
+    """The hash of a line: of the line before and of all this one says."""
     return hashlib.sha256(head.encode() + json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()

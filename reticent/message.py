@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, Union, dataclass_transform
+from typing import Annotated, Any, ClassVar, Self, Union, dataclass_transform
 
 import numpy as np
 import torch
@@ -112,7 +112,9 @@ def fields_of(cls: "type[Message]") -> tuple[Field, ...]:
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Message:
-    """Base of all that crosses between parties."""
+    """Base of all that crosses between parties. `plain = True` in a subclass: its numbers and texts say nothing of anybody's data."""
+
+    plain: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if not (cls.__dict__.get("__doc__") or "").strip():
@@ -128,13 +130,13 @@ class Message:
 
     @classmethod
     def unnoised(cls) -> bool:
-        """True if instances carry a tensor that no mechanism has noised (row numbers and masks aside)."""
-        return any(f.kind in ("tensor", "tensors") and not f.array.rows for f in fields_of(cls))
+        """True if instances carry what no mechanism has noised: tensors (row numbers and masks aside), or values not declared `plain`."""
+        return any(not f.array.rows if f.kind in ("tensor", "tensors") else f.kind != "noised" and not cls.plain for f in fields_of(cls))
 
     @classmethod
     def speaks(cls) -> bool:
         """True if instances carry tensors other than row numbers or masks: what the JSON counts as `letters`."""
-        return cls.unnoised() or any(f.kind == "noised" for f in fields_of(cls))
+        return any(f.kind in ("tensor", "tensors", "noised") and not f.array.rows for f in fields_of(cls))
 
     def spent(self) -> list[Event]:
         return [getattr(self, f.name).event for f in fields_of(type(self)) if f.kind == "noised" and getattr(self, f.name) is not None]
@@ -424,10 +426,14 @@ class Letter:
         flat = np.frombuffer(self.data[entry.begin : entry.end], dtype=entry.numpy)
         if entry.torch == torch.bool and flat.size and int(flat.view(np.uint8).max()) > 1:
             raise LetterError(f"{name} holds truth values other than 0 and 1")
-        tensor = torch.from_numpy(flat.reshape(entry.shape).copy()) if flat.size else torch.empty(entry.shape, dtype=entry.torch)
-        if entry.torch == torch.bfloat16 and flat.size:
-            tensor = tensor.view(torch.int16).view(torch.bfloat16)
-        # the extremes tell of NaN and infinity without a mask as large as the tensor
-        if finite and tensor.is_floating_point() and tensor.numel() and not all(map(math.isfinite, (float(tensor.min()), float(tensor.max())))):
+        if finite and flat.size and entry.torch.is_floating_point and not _all_finite(flat, entry.torch):
             raise LetterError(f"{name} holds NaN or infinite numbers")
-        return tensor
+        tensor = torch.from_numpy(flat.reshape(entry.shape).copy()) if flat.size else torch.empty(entry.shape, dtype=entry.torch)
+        return tensor.view(torch.int16).view(torch.bfloat16) if entry.torch == torch.bfloat16 and flat.size else tensor
+
+
+def _all_finite(flat: np.ndarray[Any, Any], kind: torch.dtype) -> bool:  # Any: its type is known at run time
+    """Before anything is copied. The extremes tell without a mask as large as the tensor; a bfloat16 is told by its exponent."""
+    if kind == torch.bfloat16:
+        return not bool(((flat & 0x7F80) == 0x7F80).any())
+    return all(map(math.isfinite, (float(flat.min()), float(flat.max()))))

@@ -37,7 +37,7 @@ def outcome(plan: Plan, ledger: Ledger, scores: Tensor, seconds: Mapping[str, fl
         "metrics": metrics.measure(scores.numpy(), y.numpy(), deal.labels.task, spread),
         "rounds": {phase: ledger.rounds(phase) for phase in ("meet", "fit", "predict")}, "letters": {phase: ledger.letters(phase) for phase in ("fit", "predict")},
         "bytes": {**{phase: {way: ledger.bytes(way, phase) for way in ("up", "down")} for phase in ("meet", "fit", "predict", "search")}, "again": ledger.again()},
-        "seconds": dict(seconds), "privacy": statement.of_run(ledger, plan.host, guests, plan.stratified, simulated), "simulated": simulated,
+        "seconds": dict(seconds), "privacy": statement.of_run(ledger, plan.host, guests, plan.looked, simulated), "simulated": simulated,
         "digest": digest(scores), "study": plan.hash, "config": study.plain_config(plan.config), "versions": versions(),
     }  # fmt: skip
 

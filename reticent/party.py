@@ -51,7 +51,6 @@ class Party:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     labels: Labels | None = None
     train: Tensor | None = None  # bool mask over the common rows
-    public: Table | None = None
     module: str = ""  # dotted path of a net of the party's own
     seed: int = 0  # [study] seed: for what all parties draw alike
     whole: Table | None = None  # a simulation's table of all columns: `combined` alone reads it
@@ -97,11 +96,15 @@ def generator(*facts: object) -> torch.Generator:
 class Meet(Message):
     """A key to hash the common ids with; reveals nothing of anybody's data."""
 
+    plain = True
+
     key: str
 
 
 class Present(Message):
     """How many rows the guest holds, and a keyed hash of its sorted ids: tells whether two lists are equal; whoever guesses the whole list can check the guess."""
+
+    plain = True
 
     rows: int
     ids: str

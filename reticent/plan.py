@@ -11,7 +11,6 @@ import torch
 
 from reticent import algorithms, study
 from reticent.data import federated, sets, splits, tables
-from reticent.data.encoding import Declared
 from reticent.data.federated import Deal
 from reticent.data.labels import Labels
 from reticent.data.sets import Set
@@ -19,7 +18,7 @@ from reticent.data.simulated import IN_MEMORY
 from reticent.data.tables import Table
 from reticent.errors import DataError, StudyError
 from reticent.learn.task import Task
-from reticent.party import Party, Policy, generator
+from reticent.party import Party, Policy, generator, hash_ids
 from reticent.privacy.budget import Budget
 from reticent.privacy.secret import Privacy, keep
 from reticent.study import PartyFile, Simulation, Study
@@ -36,7 +35,7 @@ class Plan:
     hash: str
     deal: Deal
     files: Mapping[str, PartyFile]  # of the parties that have files here
-    stratified: bool
+    looked: str  # what the row mask was drawn by, and so what it tells the guests of; "" if by chance alone
 
     @property
     def host(self) -> str:
@@ -72,9 +71,21 @@ def make(
     if fold is not None:
         effective = {**effective, "fold": fold}
     data = deal.sha256 if wanted.data else None
-    stratified = (wanted.data.split_by if wanted.data else wanted.rows.split_by) is None and deal.labels.task.kind in ("binary", "multiclass")
+    return Plan(wanted, chosen, config, effective, study.study_hash(effective, data), deal, files or {}, _looked(wanted, deal))
+
+
+def _looked(wanted: Study, deal: Deal) -> str:
+    """What the row mask depends on besides chance."""
+    rows = wanted.data or wanted.rows
     own_test_part = wanted.data is not None and wanted.data.test is None and wanted.data.folds is None
-    return Plan(wanted, chosen, config, effective, study.study_hash(effective, data), deal, files or {}, stratified and not own_test_part)
+    said = []
+    if rows.split_by is not None:
+        said.append(f"the column {rows.split_by}")
+    elif deal.labels.task.kind in ("binary", "multiclass") and not own_test_part:
+        said.append("the labels' classes (stratified, by a seed that is in the study)")
+    if deal.labels.known is not None:
+        said.append("who has a label")
+    return " and ".join(said)
 
 
 def baseline(plan: Plan, name: str) -> Study:
@@ -149,7 +160,8 @@ def _gathered(wanted: Study, files: Mapping[str, PartyFile], fold: int | None) -
         test = torch.zeros(rows, dtype=torch.bool)
         test[known.nonzero().flatten()] = _test(wanted, dealt[parties.host].take(known), labels.take(known), fold)
         train = known & ~test
-    whole = _together(dealt, names) if len(dealt) == len(names) and len({len(t) for t in dealt.values()}) == 1 else Table(rows=rows)
+    aligned = len(dealt) == len(names) and len({hash_ids(table, "") for table in dealt.values()}) == 1
+    whole = _together(dealt, names) if aligned else Table(rows=rows)
     return Deal(
         names=names, host=parties.host, tables=dealt, labels=labels or Labels(torch.zeros(0), Task("binary", 1)), train=train, test=test, whole=whole,
         set_name="", sha256="", complete=True, declared={},
@@ -188,10 +200,6 @@ def read(file: PartyFile, wanted: Study | None = None) -> tuple[Table, Labels | 
     if unknown:
         raise DataError(f'{file.path or file.name}: drop names column "{unknown[0]}", which {file.table} does not have: {", ".join(table.names)}')
     return (table.select([column for column in table.names if column not in file.drop]) if file.drop else table), labels
-
-
-def declared(bounds: Mapping[str, study.Bounds]) -> dict[str, Declared]:
-    return {name: Declared(b.min, b.max, b.values) for name, b in bounds.items()}
 
 
 def party(plan: Plan, name: str, folder: Path | None, device: torch.device) -> Party:

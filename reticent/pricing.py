@@ -91,7 +91,7 @@ def rehearse(plan: Plan, device: str = "cpu", threads: int = 1) -> dict[str, Any
         "search": moved["search"],
         "meet": moved["meet"],
         "minutes": round(minutes, 4),
-        "privacy": statement.of_run(told, plan.host, guests, plan.stratified, bool(getattr(plan.algorithm.Host, "simulated", False))),
+        "privacy": statement.of_run(told, plan.host, guests, plan.looked, bool(getattr(plan.algorithm.Host, "simulated", False))),
         "rehearsed": {"rows": list(heard), "seconds": round(time.monotonic() - began, 2)},
         "accuracy": "rehearsed in process on this machine: bytes to about 2 %, minutes within a factor of two",
         "assumed": assumed,
@@ -139,8 +139,11 @@ def _labels(plan: Plan, everyone: Rows) -> tuple[Labels, list[str]]:
 
 
 def _willing(plan: Plan) -> dict[str, Any]:  # Any: PartyFile
-    """Party files for a rehearsal: nobody is asked to approve what is never sent, and few rows fit under any limit."""
-    return {name: file.model_copy(update={"policy": file.policy.model_copy(update={"approve": False, "max_bytes": None})}) for name, file in plan.files.items()}
+    """Party files for a rehearsal: nobody is asked to approve what is never sent, few rows fit under any limit, and made-up rows spend no budget."""
+    return {
+        name: file.model_copy(update={"policy": file.policy.model_copy(update={"approve": False, "max_bytes": None, "budget": None})})
+        for name, file in plan.files.items()
+    }
 
 
 def _over(plan: Plan, figures: Figures) -> list[str]:

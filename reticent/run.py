@@ -1,8 +1,6 @@
 """One execution of a study: begun, gone on with after a kill, measured, kept, opened again.
 
-OUT/study.toml     the effective study        OUT/ledger.jsonl   what crossed           OUT/run.json   options and result
-OUT/state          the host's model           OUT/journal        what the host heard    OUT/scores     raw scores on the test rows
-OUT/parties/NAME/  a guest's own: ledger.jsonl, journal, snapshot, log                  OUT/tls/NAME/  its certificate
+What lies in its folder: reticent/folder.py.
 """
 
 import json
@@ -26,8 +24,26 @@ from reticent import state, study
 from reticent.children import Children
 from reticent.data.sets import Set
 from reticent.door import Door, Wire
-from reticent.errors import DataError, FormatError, JournalError, ReticentError, StudyError, WireError
+from reticent.errors import (
+    DataError,
+    JournalError,
+    LetterError,
+    PartyError,
+    PrivacyError,
+    Refused,
+    ReticentError,
+    StudyError,
+    WireError,
+)
 from reticent.federation import Federation
+from reticent.folder import Options as Options
+from reticent.folder import ended as ended
+from reticent.folder import folder_of as folder_of
+from reticent.folder import forget, forget_keys, write_study
+from reticent.folder import note as note
+from reticent.folder import noted as noted
+from reticent.folder import options_of as options_of
+from reticent.folder import slug as slug
 from reticent.journal import Journal
 from reticent.ledger import Ledger
 from reticent.outcome import chances as chances
@@ -36,30 +52,18 @@ from reticent.outcome import digest as digest
 from reticent.outcome import outcome
 from reticent.party import Progress
 from reticent.plan import Plan
-from reticent.privacy import secret
 from reticent.study import Study
+from reticent.wires import STOPPED
 from reticent.wires.inprocess import InProcess
 from reticent.wires.processes import Processes
 from reticent.wires.tls import make as make_tls
 
 Rows = Tensor | NDArray[Any] | Sequence[int] | Sequence[bool]  # Any: truth values or whole numbers
 
-FORMAT = 1
 START = 180.0  # seconds that guests have to dial in
 PATIENCE = 90.0  # seconds that a guest who died has to come back
 
-
-@dataclass(frozen=True)
-class Options:
-    """How a study is run here; no part of what is learnt."""
-
-    wire: str = "inprocess"
-    threads: int = 1
-    device: str = "cpu"
-    compare: tuple[str, ...] = ()
-    parties: tuple[str, ...] = ()  # paths of party files, where all parties run on this machine
-    homes: tuple[str, ...] = ()  # folders with data sets
-    fold: int | None = None
+said_by = {kind.exit_code: kind for kind in (StudyError, PartyError, LetterError, Refused, WireError, JournalError, PrivacyError)}  # a guest's exit code
 
 
 class Lines:
@@ -89,7 +93,7 @@ class Run:
     lines: Lines = field(default_factory=lambda: Lines(None))
     result: dict[str, Any] = field(default_factory=dict)  # Any: JSON
     test_scores: Tensor | None = None  # raw, of the test rows
-    failed: list[str] = field(default_factory=list)
+    failed: list[ReticentError] = field(default_factory=list)  # what guests' own processes ended with
     asked: int = 0  # predictions made after the run
 
     @property
@@ -110,8 +114,8 @@ class Run:
             self.test_scores = federation.predict(deal.test)
             done = time.monotonic()
         except ReticentError as error:
-            if self.failed:
-                raise type(error)(f"{self.failed[0]} ({error})") if not hasattr(error, "missing") else ReticentError(self.failed[0]) from error
+            if self.failed:  # the cause; `error` says no more than that the guest went
+                raise self.failed[0] from error
             raise
         self.result = outcome(
             plan, self.ledger, self.test_scores, {"fit": round(fitted - began, 3), "predict": round(done - fitted, 3)}, alone=not federation.guests
@@ -172,10 +176,21 @@ class Run:
             raise JournalError(f"the guests of this run are processes of their own: close it, and copy its folder, {self.folder}")
         else:
             self.keep()
-            shutil.copytree(self.folder, path, ignore=shutil.ignore_patterns("lock", "secret*", "*.part"))
-        state.write(path / "progress.json", json.dumps(self.lines.kept).encode())
-        note(path, self.options, {**self.result, "out": str(path)})
+            shutil.copytree(self.folder, path, ignore=shutil.ignore_patterns("lock", "secret*", "*.part", "tls"))
+        self._conclude(path)
         return path
+
+    def _conclude(self, path: Path) -> dict[str, Any]:  # Any: JSON
+        """Says in run.json what came out; gives it."""
+        result = {**self.result, "out": str(path)}
+        state.write(path / "progress.json", json.dumps(self.lines.kept).encode())
+        note(path, self.options, result)
+        return result
+
+    def finish(self) -> dict[str, Any]:  # Any: JSON
+        """Closes, and says last of all in run.json that the run is done: until then it can be gone on with. Gives the result."""
+        self.close()
+        return dict(self.result) if self.folder is None else self._conclude(self.folder)
 
     def _write(self, path: Path) -> None:
         """The folder of a run that lived in memory: as if it had been there from the beginning, but for its letters."""
@@ -216,26 +231,34 @@ class Run:
         return f"Run({self.plan.study.study.algorithm}: {figures or 'not finished'})"
 
     def close(self) -> None:
-        """Everybody goes home: states are kept, secrets destroyed, doors closed. The host's secret ends with `note`: until run.json says so, the run can be resumed."""
+        """Everybody goes home: states are kept, secrets destroyed, doors closed. The host's secret ends with `note`: until run.json says so, the run
+        can be resumed. A run that is not finished is abandoned."""
+        if not self.result:
+            self.abandon()
+            return
+        try:
+            self.keep()  # before the guests go home: a host that is killed while they do needs nothing of them any more
+        except BaseException:
+            self.abandon()
+            raise
         self.federation.wire.close()
-        if self.children is not None:
-            self.children.close()
-        self.keep()
-        if self.result:
-            for door in self.doors.values():
-                secret.destroy(door.journal.folder)
-            if self.folder is not None and noted(self.folder)["state"] == "done":
-                secret.destroy(self.folder)
+        self._dismiss(20.0)
+        if self.folder is not None:
+            forget(self.folder)
         for door in (*self.doors.values(), self.federation.door):
             door.close()
 
     def abandon(self) -> None:
-        """Closes without keeping anything more: the run can be resumed."""
-        self.federation.wire.close()
-        if self.children is not None:
-            self.children.close(5.0)
+        """Closes without keeping anything more: the run can be resumed, and its guests are told so."""
+        self.federation.wire.close(STOPPED)
+        self._dismiss(0.0)
         for door in (*self.doors.values(), self.federation.door):
             door.close()
+
+    def _dismiss(self, within: float) -> None:
+        if self.children is not None and self.folder is not None:
+            self.children.close(within)
+            forget_keys(self.folder)
 
 
 class Nobody:
@@ -244,32 +267,42 @@ class Nobody:
     def exchange(self, letters: Mapping[str, bytes], within: float | None) -> Any:
         raise WireError(f"this algorithm asks nobody, and wanted to send {len(letters)} letters")
 
-    def close(self) -> None:
+    def close(self, last_word: bytes = b"") -> None:
         return
 
 
-def begin(plan: Plan, options: Options, folder: Path | None = None, progress: Progress | None = None) -> Run:
-    """Opens the doors of a run: a new one, or one that was killed and lies in `folder`."""
+def begin(plan: Plan, options: Options, folder: Path | None = None, progress: Progress | None = None, between: Callable[[], Wire] | None = None) -> Run:
+    """Opens the doors of a run: a new one, or one that was killed and lies in `folder`. Nothing is written into a folder that is another run's.
+
+    `between`: opens the wire to guests on other machines, and returns when they are there; it is called when the folder is this run's."""
     use_threads(options.threads)
     device = torch.device(options.device)
     lines = Lines(progress)
-    host = plans.party(plan, plan.host, folder_of(folder), device)
-    host.told = lines
     with ExitStack() as opened:  # what fails here leaves no lock behind
         journal = Journal(folder)
         opened.callback(journal.close)
         found = journal.find("run")
         run = found.facts["run"] if found else secrets.token_hex(8)
+        if found is not None:
+            journal.begin(run=run, study=plan.hash, party=plan.host)  # another run's folder is refused before anything is written into it
+        if folder is not None and not ended(folder):
+            write_study(folder, plan)  # before any guest starts
+            note(folder, options, None)
         journal.begin(run=run, study=plan.hash, party=plan.host)
+        host = plans.party(plan, plan.host, folder, device)
+        host.told = lines
         door = Door(host, plan.host, plan.hash, run, Ledger(folder / "ledger.jsonl" if folder else None), journal, allowed=homes_of(plan))
         opened.callback(door.close)
         guests = () if getattr(plan.algorithm.Host, "alone", False) else plan.guests
         doors: dict[str, Door] = {}
         children: Children | None = None
-        failed: list[str] = []
+        failed: list[ReticentError] = []
         wire: Wire
         if not guests:
             wire = Nobody()
+        elif between is not None:
+            wire = between()
+            opened.callback(wire.close, STOPPED)
         elif options.wire == "inprocess":
             for name in guests:
                 doors[name] = guest_door(plan, name, folder / "parties" / name if folder else None, device)
@@ -281,8 +314,9 @@ def begin(plan: Plan, options: Options, folder: Path | None = None, progress: Pr
             if folder is None:
                 raise StudyError('wire = "processes" needs a folder: give --out')
             wire, children = _start(plan, options, folder, guests, failed, lines)
-            opened.callback(children.close, 1.0)
-            opened.callback(wire.close)
+            opened.callback(forget_keys, folder)
+            opened.callback(children.close, 0.0)
+            opened.callback(wire.close, STOPPED)
         else:
             raise StudyError(f'wire = "{options.wire}" is not there yet: "inprocess" and "processes" are')
         federation = Federation(plan.algorithm, host, guests, plan.config, wire, door)
@@ -296,8 +330,8 @@ def use_threads(count: int) -> None:
     threadpool_limits(count)
 
 
-def _start(plan: Plan, options: Options, folder: Path, guests: Sequence[str], failed: list[str], lines: Lines) -> tuple[Processes, Children]:
-    """Guests as processes of this machine, over mutual TLS on loopback."""
+def _start(plan: Plan, options: Options, folder: Path, guests: Sequence[str], failed: list[ReticentError], lines: Lines) -> tuple[Processes, Children]:
+    """Guests as processes of this machine, over mutual TLS on loopback; one that ends with an error closes the wire, and `failed` says which."""
     make_tls(folder / "tls", [plan.host, *guests])
     wire = Processes(plan.host, guests, ("127.0.0.1", 0), folder / "tls" / plan.host, patience=PATIENCE)
     files = {study.read_party(Path(path)).name: path for path in options.parties}
@@ -312,16 +346,20 @@ def _start(plan: Plan, options: Options, folder: Path, guests: Sequence[str], fa
             *(("--fold", str(options.fold)) if options.fold is not None else ()),
         ]  # fmt: skip
 
-    def gone(name: str, sentence: str) -> None:
-        failed.append(f"{name}: {sentence}")
-        wire.close()
+    def gone(name: str, code: int, sentence: str) -> None:
+        failed.append(said_by.get(code, ReticentError)(f"{name}: {sentence}"))
+        wire.close(STOPPED)
 
     children = Children(commands, logs, gone, lines)
     try:
         wire.wait(START)
-    except WireError as error:
-        children.close(1.0)
-        raise (WireError(failed[0]) if failed else error) from error
+    except BaseException as error:
+        wire.close(STOPPED)
+        children.close(0.0)
+        forget_keys(folder)
+        if failed and isinstance(error, WireError):
+            raise failed[0] from error
+        raise
     return wire, children
 
 
@@ -336,60 +374,29 @@ def homes_of(plan: Plan) -> tuple[str, ...]:
     return ("reticent", str(plan.algorithm.Host.__module__).split(".")[0])
 
 
-def folder_of(folder: Path | None) -> Path | None:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
-
-
-def write_study(folder: Path, plan: Plan) -> None:
-    """The effective study, as a file; one that stands there is left alone."""
-    folder_of(folder)
-    if not (folder / "study.toml").exists():
-        state.write(folder / "study.toml", study.write_toml({k: v for k, v in plan.effective.items() if k != "fold"}).encode())
-
-
-def note(folder: Path, options: Options, result: Mapping[str, object] | None, sweep: Mapping[str, object] | None = None) -> None:
-    """Writes run.json: how it is run, and what came out once it is done. `sweep`: the seeds and folds of several runs."""
-    text = {"format": FORMAT, "state": "done" if result is not None else "running", "options": asdict(options), "sweep": sweep, "result": result}
-    state.write(folder / "run.json", json.dumps(text, indent=1).encode())
-    if result is not None:
-        secret.destroy(folder)
-
-
-def noted(folder: Path) -> dict[str, Any]:
-    """What run.json says; refuses another format by name."""
-    path = folder / "run.json"
-    if not path.exists():
-        raise JournalError(f"{folder} holds no run: there is no run.json in it")
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise JournalError(f"{path} cannot be read: {error}") from error
-    if found.get("format") != FORMAT:
-        raise FormatError(f"{path} is of format {found.get('format')!r}; this version reads format {FORMAT}")
-    return dict(found)
-
-
-def options_of(found: Mapping[str, Any]) -> Options:
-    said: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in found["options"].items()}  # Any: JSON
-    return Options(**said)
-
-
 def to_completion(
-    wanted: Study, options: Options, folder: Path | None, progress: Progress | None = None, algorithm: Any = None, found: Set | None = None
+    wanted: Study,
+    options: Options,
+    folder: Path | None,
+    progress: Progress | None = None,
+    algorithm: Any = None,  # Any: as in `plan.make`
+    found: Set | None = None,
+    between: Callable[[], Wire] | None = None,
 ) -> Run:
-    """Runs a study from where it stands to its end. The doors are open still: `close` them. `algorithm`, `found`: as in `plan.make`."""
+    """Runs a study from where it stands to its end. The doors are open still: `close` them. `algorithm`, `found`: as in `plan.make`; `between`: as in `begin`."""
+    if folder is not None and (folder / "run.json").exists():
+        said = noted(folder)
+        if said["state"] == "done":
+            raise JournalError(f"{folder} holds a finished run: `reticent report {folder}` writes it up; choose another --out for a new one")
+        if said["sweep"]:
+            raise JournalError(f"{folder} holds several runs: `reticent resume {folder}` goes on with them; choose another --out for one run")
     files = {file.name: file for file in map(study.read_party, map(Path, options.parties))}
     plan = plans.make(wanted, homes=[Path(home) for home in options.homes], files=files, fold=options.fold, algorithm=algorithm, found=found)
-    if wanted.parties and set(files) < {plan.host, *plan.guests}:
+    if between is None and wanted.parties and set(files) < {plan.host, *plan.guests}:
         raise StudyError(
             f"the study's parties are {plan.host}, {', '.join(plan.guests)}; give all their files with --parties, or use `reticent host` and `reticent join`"
         )
-    if folder is not None:
-        write_study(folder, plan)  # before any party starts
-        note(folder, options, None)
-    run = begin(plan, options, folder, progress)
+    run = begin(plan, options, folder, progress, between)
     try:
         run.execute()
     except BaseException:
@@ -410,7 +417,12 @@ def reopen(folder: Path, progress: Progress | None = None, algorithm: Any = None
     if plan.hash != said["result"]["study"]:
         raise DataError(f"{folder}: the study or its data is not what it was: its hash was {said['result']['study'][:16]}…, it is {plan.hash[:16]}…")
     run = begin(plan, options, folder, progress)
-    run.federation.reopen(folder / "state")
+    try:
+        run.federation.reopen(folder / "state")
+        run.test_scores = state.load(folder / "scores")
+    except BaseException:
+        run.abandon()
+        forget(folder)  # it was made anew as the doors opened
+        raise
     run.result = dict(said["result"])
-    run.test_scores = state.load(folder / "scores")
     return run

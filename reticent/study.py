@@ -407,7 +407,7 @@ PARTY_TEXT = """\
 # party.toml: private to one party, never sent. Lines that begin with "# key" are optional.
 
 name = "bank"                   # as the study calls this party
-table = "bank.parquet"          # or .csv, from this file's folder; or "postgresql://…/db?table=customers"
+table = "bank.parquet"          # or .csv, .arrow, .feather, from this file's folder
 id = "customer_id"              # the column that says who a row is about
 label = "default"               # the host's alone: what is to be learnt; a list where there are several
 # drop = ["branch"]             # columns that take no part

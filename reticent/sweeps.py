@@ -3,15 +3,15 @@
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reticent import algorithms, state, study
 from reticent import plan as plans
 from reticent import run as runs
-from reticent import state, study
-from reticent.errors import StudyError
+from reticent.errors import ReticentError, StudyError
 from reticent.party import Progress
 from reticent.run import Options
 from reticent.study import Study
@@ -25,19 +25,23 @@ def conduct(wanted: Study, options: Options, folder: Path | None, progress: Prog
         runs.folder_of(folder)
         if (folder / "run.json").exists() and (found := runs.noted(folder))["state"] == "done":
             return dict(found["result"])
+    for name in options.compare:
+        algorithms.find(name)  # a name that is none should not cost the run it stands beside
     run = runs.to_completion(wanted, options, folder, progress, algorithm)
     run.close()
     result = dict(run.result)
     if folder is not None:
-        (folder / "progress.json").write_text(json.dumps(run.lines.kept))
+        state.write(folder / "progress.json", json.dumps(run.lines.kept).encode())
         result["out"] = str(folder)
     if options.compare:
         result["compare"] = {}
         for name in options.compare:
-            other = plans.baseline(run.plan, name)
             wire = "inprocess" if name in ALONE else options.wire
             within = folder / "compare" / name if folder is not None else None
-            result["compare"][name] = conduct(other, replace(options, wire=wire, compare=()), within, progress)
+            try:
+                result["compare"][name] = conduct(plans.baseline(run.plan, name), replace(options, wire=wire, compare=()), within, progress)
+            except ReticentError as error:  # the run itself is done: a baseline that cannot be had does not undo it
+                result.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
     if folder is not None:
         runs.note(folder, options, result)
     return result
@@ -86,7 +90,9 @@ def together(results: Sequence[Mapping[str, Any]], folder: Path | None) -> dict[
     if folder is not None:
         first["out"] = str(folder)
     if "compare" in first:
-        first["compare"] = {name: together([r["compare"][name] for r in results], None) for name in first["compare"]}
+        first["compare"] = {
+            name: together([r["compare"][name] for r in results], None) for name in first["compare"] if all(name in r["compare"] for r in results)
+        }
     return first
 
 
@@ -115,27 +121,3 @@ def table(results: Iterable[Mapping[str, Any]]) -> Any:  # Any: a pandas DataFra
         }
         lines.append(flat)
     return pandas.DataFrame(lines)
-
-
-def grid(
-    wanted: Study, settings: Mapping[str, Sequence[object]], options: Options, seeds: Sequence[int] = (0,), each: Callable[[dict[str, Any]], None] | None = None
-) -> list[dict[str, Any]]:  # Any: JSON
-    """Every combination of settings (`{"config.dim": [2, 4, 8]}`) and seeds, in this process."""
-    cases: list[dict[str, object]] = [{}]
-    for key, values in settings.items():
-        cases = [{**case, key: value} for case in cases for value in values]
-    results = []
-    for case in cases:
-        for seed in seeds:
-            tree = wanted.model_dump(mode="json", exclude_none=True)
-            tree = {k: v for k, v in tree.items() if v not in ({}, None)}
-            if "data" in tree:
-                tree.pop("rows", None)
-            for key, value in case.items():
-                section, _, name = key.partition(".")
-                tree.setdefault(section, {})[name] = value
-            result = conduct(plans.with_seed(study.study_from(tree), seed), options, None)
-            results.append(result)
-            if each is not None:
-                each(result)
-    return results

@@ -14,7 +14,7 @@ from reticent.message import Array, Letter, Matrix, Message, Noised, Numbers, Ro
 from reticent.party import Meet, Present
 
 EVENT = {"type": "PoissonSampledDpEvent", "sampling_probability": 0.1, "event": {"type": "GaussianDpEvent", "noise_multiplier": 1.5}}
-HEAD = {"run": "5f", "study": "a9", "ask": 3, "n": "fit/0", "kept": -1, "way": "up", "verb": "learn", "from": "shop", "to": "bank"}
+HEAD = {"run": "5f", "study": "a9", "ask": 3, "n": "fit/0", "kept": "-00000000001", "way": "up", "verb": "learn", "from": "shop", "to": "bank"}
 
 
 class Everything(Message):

@@ -21,7 +21,7 @@ def test_a_question_is_answered_with_the_verbs_own_class() -> None:
     answer = door.answer(letter(Guest.add, Number(3)))
     assert opened(answer, Guest.add).value == 3
     assert Letter.parse(answer).head == {
-        "format": 1, "run": "run-1", "study": STUDY, "ask": 0, "n": "fit/0", "kept": -1, "way": "up", "verb": "add", "to": "bank", "from": "shop",
+        "format": 1, "run": "run-1", "study": STUDY, "ask": 0, "n": "fit/0", "kept": "-00000000001", "way": "up", "verb": "add", "to": "bank", "from": "shop",
     }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_approve_asks_a_person_once_and_before_anything_leaves() -> None:
     assert Values.reveals() in asked[0]
     for confirm in (None, lambda sentence: False):
         said = refusal(guest_door(policy=Policy(approve=True), confirm=confirm).answer(letter(Guest.add, Number(1))))
-        assert said.sentence == "policy of shop: approve = true, and nobody has said yes"
+        assert said.sentence == "policy of shop: approve = true, and nobody has said yes: start this party with `reticent join` on a terminal"
 
 
 def test_another_study_is_refused_and_both_hashes_are_shown() -> None:
@@ -96,7 +96,7 @@ def test_another_run_another_party_and_another_way_are_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"ask": True}, {"ask": "0"}, {"ask": -5}, {"ask": 1.0}, {"ask": None}, {"kept": False}, {"n": 3}, {"n": "x" * 300}, {"verb": ["add"]}, {"run": {}}, {"from": None},
+    {"ask": True}, {"ask": "0"}, {"ask": -5}, {"ask": 1.0}, {"ask": None}, {"kept": False}, {"kept": -1}, {"kept": "x"}, {"n": 3}, {"n": "x" * 300}, {"verb": ["add"]}, {"run": {}}, {"from": None},
     {"to": "x" * 5000}, {"study": 0},
 ])  # fmt: skip
 def test_a_head_that_says_nonsense_gets_a_sentence(change: dict[str, object]) -> None:
@@ -119,7 +119,7 @@ def test_a_repeated_number_is_answered_with_the_same_bytes_and_marked_again(tmp_
         door.close()
         door = guest_door(folder=tmp_path)
     assert door.answer(letter(Guest.draw, Number(1), ask=1)) == first[1]
-    assert door.answer(letter(Guest.draw, Number(1), ask=1, kept=0)) == first[1], "kept may differ when a question is asked again"
+    assert door.answer(letter(Guest.draw, Number(1), ask=1, kept="000000000000")) == first[1], "kept may differ when a question is asked again"
     lines = door.ledger.lines()
     assert [line.get("again", False) for line in lines] == [False] * 6 + [True] * 4
     assert door.ledger.again() == 2 * (len(first[1]) + len(letter(Guest.draw, Number(1), ask=1)))
@@ -253,13 +253,27 @@ def test_a_restarted_guest_that_gives_other_bits_says_so(tmp_path: Path, monkeyp
         guest_door(folder=tmp_path)
 
 
+def test_a_number_that_was_answered_is_not_answered_anew_under_another_name_or_after_its_letter_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reticent.journal.DROP_FROM", 1)
+    door = guest_door(folder=tmp_path)
+    door.answer(letter(Guest.add, Number(1), ask=0))
+    door.answer(letter(Guest.add, Number(1), ask=1))
+    door._clock.last -= 60
+    door.answer(letter(Guest.add, Number(1), ask=2, kept="000000000001"))
+    for again in (letter(Guest.add, Number(1), ask=0), letter(Guest.add, Number(1), ask=2, n="fit/other")):
+        assert "nothing is released twice" in refusal(door.answer(again)).sentence
+    door.close()
+
+
 def test_letters_that_nobody_will_ask_for_again_are_dropped_with_the_guests_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reticent.journal.DROP_FROM", 1)
     door = guest_door(folder=tmp_path)
     for ask in range(5):
         if ask == 4:
             door._clock.last -= 60  # a snapshot is due after this one
-        door.answer(letter(Guest.add, Number(1), ask=ask, kept=max(ask - 2, -1)))
+        door.answer(letter(Guest.add, Number(1), ask=ask, kept=f"{max(ask - 2, -1):012d}"))
     assert sorted(record.facts["ask"] for record in door.journal.records("answer")) == [3, 4]
     door.close()
     door = guest_door(folder=tmp_path)

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,33 @@ def test_epsilon_adds_up_when_parties_share_rows_and_the_worst_counts_when_they_
 
     assert ledger.epsilon(1e-5, rows="shared", against="host") == pytest.approx(expected(3), rel=1e-3)
     assert ledger.epsilon(1e-5, rows="disjoint", against="host") == pytest.approx(expected(2), rel=1e-3)
+
+
+def test_one_bare_guest_makes_the_public_epsilon_infinite_unless_the_host_adds_noise_of_its_own() -> None:
+    ledger = Ledger()
+    ledger.add(**line(0, "up", "shop", events=[GAUSS], bare=False))
+    ledger.add(**line(0, "up", "telco", events=[], bare=True))
+    assert ledger.epsilon(1e-5, rows="shared", against="host") == float("inf")
+    assert ledger.epsilon(1e-5, rows="shared", against="public") == float("inf")
+    ledger.spent.append(("bank", GAUSS))  # what the host noised in private: nothing bare goes past it
+    assert ledger.epsilon(1e-5, rows="shared", against="public") < float("inf")
+
+
+def test_a_full_disk_takes_back_the_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.add(**line(0, "up", "shop"))
+    real, room = os.write, [10]
+
+    def full(descriptor: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        written, room[0] = real(descriptor, bytes(data)[: room[0]]), 0
+        return written
+
+    monkeypatch.setattr("reticent.journal.os.write", full)
+    with pytest.raises(OSError, match="No space"):
+        ledger.add(**line(1, "up", "shop"))
+    monkeypatch.undo()
+    ledger.add(**line(1, "up", "shop"))
+    ledger.close()
+    assert [entry["ask"] for entry in Ledger(tmp_path / "ledger.jsonl").lines()] == [0, 1]

@@ -314,7 +314,8 @@ def test_a_message_without_a_docstring_is_no_message() -> None:
 
 def test_the_docstring_is_what_a_message_reveals() -> None:
     assert Meet.reveals() == "A key to hash the common ids with; reveals nothing of anybody's data."
-    assert (fedonce.Representation.unnoised(), fedonce.Learn.unnoised(), Plain.unnoised()) == (True, False, False)
+    assert (fedonce.Representation.unnoised(), fedonce.Learn.unnoised(), Meet.unnoised()) == (True, False, False)
+    assert Plain.unnoised(), "numbers and texts count as somebody's until the message says `plain`"
     assert (fedonce.Representation.speaks(), fedonce.Learn.speaks(), Plain.speaks()) == (True, False, False)
 
 

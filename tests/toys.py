@@ -26,7 +26,9 @@ ROWS = 6
 
 
 class Number(Message):
-    """A test's number; reveals it."""
+    """A test's number; reveals it, and it is nobody's."""
+
+    plain = True
 
     value: int
 
@@ -141,7 +143,17 @@ def host_door(folder: Path | None = None, run: str = "run-1") -> Door:
 
 def letter(asked: Callable[..., Any], question: Message, *, ask: int = 0, n: str | None = None, to: str = "shop", run: str = "run-1", **other: Any) -> bytes:
     """A question as the host's door would seal it; `other` replaces what its head says."""
-    head = {"run": run, "study": STUDY, "ask": ask, "n": n or f"fit/{ask}", "kept": -1, "way": "down", "verb": verb_of(asked).name, "to": to, "from": "bank"}
+    head = {
+        "run": run,
+        "study": STUDY,
+        "ask": ask,
+        "n": n or f"fit/{ask}",
+        "kept": "-00000000001",
+        "way": "down",
+        "verb": verb_of(asked).name,
+        "to": to,
+        "from": "bank",
+    }
     return question.encode(**{**head, **other})
 
 

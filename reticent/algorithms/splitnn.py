@@ -43,6 +43,8 @@ class Config:
 class Start(Message):
     """Which rows train, and with which rate. Reveals which people the host trains on."""
 
+    plain = True
+
     rows: RowSet
     trial: int
     lr: float
@@ -52,6 +54,8 @@ class Start(Message):
 class Gradient(Message):
     """dLoss/dh_j for the batch before, and which batch is next. Reveals the labels of those rows to guest j: their sign and size tell classes apart."""
 
+    plain = True
+
     g: Matrix
     trial: int
     next: int
@@ -59,6 +63,8 @@ class Gradient(Message):
 
 class Rows(Message):
     """Which rows to represent, after trial `trial`. Reveals whom the host wants a prediction for."""
+
+    plain = True
 
     rows: RowSet
     trial: int

@@ -20,7 +20,8 @@ def main() -> None:
     known = asked.isidentifier() and asked not in ("app", "commands") and importlib.util.find_spec(f"reticent.cli.{asked}") is not None
     importlib.import_module(f"reticent.cli.{asked if known else 'commands'}")  # one command's file, not all of them: a guest starts sooner
     try:
-        app(standalone_mode=False)
+        if app(standalone_mode=False) == 130:  # some versions of typer give back this number for Ctrl-C, and raise nothing
+            raise KeyboardInterrupt
     except ReticentError as error:
         print(f"reticent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -20,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
+
 @app.callback()
 def reticent() -> None:
     """Learn together while saying little."""

@@ -1,10 +1,13 @@
 """`reticent join`: a guest's side of a run over the network."""
 
+import itertools
 import json
 import logging
 import os
+import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +17,7 @@ import typer
 from reticent import plan as plans
 from reticent import run as runs
 from reticent import study
-from reticent.cli.app import Data, Device, Threads, app, homes, screen
+from reticent.cli.app import AsJson, Data, Device, Threads, app, homes, say, screen
 from reticent.errors import StudyError
 from reticent.privacy import secret
 from reticent.wires.dialling import dial
@@ -27,22 +30,40 @@ def address(text: str) -> tuple[str, int]:
     return name.strip("[]"), int(port)
 
 
+def unended(folder: Path, ended: Callable[[Path], bool]) -> Path:
+    """The folder, or it with -2, -3, … where a run lies that has ended: what has not ended is gone on with."""
+    names = itertools.chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
+    return next(one for one in map(folder.with_name, names) if not ended(one))
+
+
+def gone_home(folder: Path) -> bool:
+    """Whether a guest's folder is of a run that has ended: its secret is there before anything else, and goes last."""
+    return (folder / "journal").exists() and not (folder / "secret").exists()
+
+
 @app.command()
 def join(
     party: Annotated[str, typer.Argument(metavar="PARTY", help="This party's file, or its name where the study simulates its data.")],
     path: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, the same as the host's.")],
     connect: Annotated[str, typer.Option(help="Where the host listens: HOST:PORT.")],
     tls: Annotated[Path, typer.Option(help="Folder with this party's ca.pem, cert.pem and key.pem.")],
-    out: Annotated[Path | None, typer.Option(help="Where this party keeps its journal and its ledger; else runs/NAME-PARTY.")] = None,
-    patience: Annotated[float, typer.Option(help="Seconds to go on dialling a host that is not there.")] = 600.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where this party keeps its journal and its ledger; the same folder again goes on. Else runs/NAME-PARTY, runs/NAME-PARTY-2 once that run has ended, …"
+        ),
+    ] = None,
+    patience: Annotated[float, typer.Option(help="Seconds to go on dialling a host that is not there, or that stopped before the end.")] = 600.0,
     device: Device = "cpu",
     threads: Threads = 1,
     data: Data = None,
+    as_json: AsJson = False,
     child: Annotated[bool, typer.Option("--child", hidden=True, help="Ends with the process that started it, and tells it of progress.")] = False,
     fold: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Takes part in a run as a guest, then goes home."""
     if child:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells the whole group; the process that started this one decides
         threading.Thread(target=_end_with_parent, daemon=True).start()
     else:
         logging.getLogger("reticent").setLevel(logging.INFO)
@@ -54,21 +75,28 @@ def join(
         files, name = {file.name: file}, file.name
     else:
         name = party
+    place = address(connect)
     plan = plans.make(wanted, homes=[Path(home) for home in homes(data)], files=files, fold=fold)
     if name not in plan.guests:
         raise StudyError(f"{name} is no guest of this study: {plan.host} is the host, {', '.join(plan.guests)} are the guests")
-    folder = out or Path("runs") / f"{wanted.study.name}-{name}"
-    door = runs.guest_door(plan, name, folder, torch.device(device), None if child else _confirm)
+    folder = out or unended(Path("runs") / runs.slug(f"{wanted.study.name}-{name}"), gone_home)
+    door = runs.guest_door(plan, name, folder, torch.device(device), None if child or not sys.stdin.isatty() else _confirm)
     door.party.told = _tell_parent if child else _tell_screen
-    door.wake()
     try:
-        dial(name, plan.host, address(connect), tls, door.answer, patience)
+        door.wake()
+        dial(name, plan.host, place, tls, door.answer, patience)
         door.keep()
         secret.destroy(folder)
+    except KeyboardInterrupt:
+        screen.print(f"`reticent join` with --out {folder} goes on with this run", soft_wrap=True, markup=False)
+        sys.exit(130)
     finally:
         door.close()
     if not child:
-        screen.print(f"{name}: done. {door.ledger.bytes_of(name, 'up'):,} bytes left this building; {folder}/ledger.jsonl lists every letter.")
+        size = {"up": door.ledger.bytes_of(name, "up"), "down": door.ledger.bytes_of(name, "down")}
+        listed = folder / "ledger.jsonl"
+        say({"party": name, "run": door.run, "bytes": size, "ledger": str(listed)}, as_json)
+        screen.print(f"{name}: done. {size['up']:,} bytes left this building; {listed} lists every letter.", soft_wrap=True, markup=False)
 
 
 def _end_with_parent() -> None:
@@ -87,4 +115,4 @@ def _tell_screen(who: str, done: int, of: int, what: str) -> None:
 
 
 def _confirm(sentence: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(sentence, err=True)
+    return typer.confirm(sentence, err=True)

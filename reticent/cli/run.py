@@ -13,7 +13,7 @@ from rich.table import Table
 from reticent import plan as plans
 from reticent import run as runs
 from reticent import study, sweeps
-from reticent.cli.app import AsJson, Data, Device, Threads, app, bars, count, grid, homes, say
+from reticent.cli.app import AsJson, Data, Device, Threads, app, bars, count, grid, homes, say, screen
 from reticent.errors import JournalError, StudyError
 
 
@@ -45,11 +45,14 @@ def run(
 
         foretell(wanted, options, as_json)
         return
-    folder = out or Path("runs") / f"{slug(wanted.study.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out or Path("runs") / f"{runs.slug(wanted.study.name)}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "run.json").exists():
         raise JournalError(f"{folder} holds a run already: `reticent resume {folder}` goes on with it, or choose another --out")
     folds = folds or (wanted.data.folds if wanted.data else wanted.rows.folds)
     chosen = numbers(seeds) if seeds else [wanted.study.seed]
+    here = os.path.relpath(folder)
+    if not as_json:
+        print(f"kept in {here}; if it is stopped, `reticent resume {here}` goes on with it", file=sys.stderr)
     with bars(as_json) as progress:
         if len(chosen) > 1 or folds:
             result = sweeps.sweep(wanted, options, folder.absolute(), chosen, folds, progress)
@@ -57,11 +60,7 @@ def run(
             result = sweeps.conduct(plans.with_seed(wanted, chosen[0]), options, folder.absolute(), progress)
     say(result, as_json, shown(result))
     if not as_json:
-        print(f"kept in {os.path.relpath(folder)}; `reticent report {os.path.relpath(folder)}` writes it up", file=sys.stderr)
-
-
-def slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "run"
+        print(f"done; `reticent report {here}` writes it up", file=sys.stderr)
 
 
 def numbers(text: str) -> list[int]:
@@ -86,4 +85,6 @@ def shown(result: dict[str, Any]) -> Table:  # Any: JSON
         made.add_row(
             label, *cells, f"{one['rounds']['fit']}", count(one["bytes"]["fit"]["up"]), count(one["bytes"]["fit"]["down"]), f"{one['seconds']['fit']:.1f}"
         )
+    for name, why in result.get("failed", {}).items():
+        screen.print(f"{name} could not be run beside it: {why}", markup=False)
     return made

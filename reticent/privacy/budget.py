@@ -4,6 +4,7 @@ Noised answers are composed by PLD with all that stands in the file; an answer t
 Un-noised tensors cost infinity against the host and cannot be summed: they are listed, and `unnoised = "never"` forbids them.
 """
 
+import hashlib
 import json
 import os
 import time
@@ -41,20 +42,30 @@ class Budget:
         events = [event for line in self.lines() for event in line["events"]] + list(more)
         return accounting.epsilon(events, self.delta) if events else 0.0
 
-    def charge(self, *, run: str, n: str, verb: str, events: Sequence[Event], bare: bool, size: int) -> None:
-        """Notes an answer before it leaves, once; Refused if it would pass the budget."""
+    def charge(self, *, run: str, n: str, verb: str, events: Sequence[Event], bare: bool, sealed: bytes) -> None:
+        """Notes an answer before it leaves, once; Refused if it would pass the budget. Other bytes under the same number are another release."""
         if not events and not bare:
             return
         with open(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
             alone(file.fileno())  # two runs at once spend one budget
-            if any((line["run"], line["n"]) == (run, n) for line in self.lines()):
+            sha256 = hashlib.sha256(sealed).hexdigest()
+            if any((line["run"], line["n"], line["sha256"]) == (run, n, sha256) for line in self.lines()):
                 return
             if events and (would := self.spent(events)) > self.epsilon:
                 raise Refused(
                     f"budget of {self.path}: epsilon = {self.epsilon:g} at delta = {self.delta:g} over all runs, and with this answer to {verb!r} {would:.4g} would be spent: "
                     f"raise the budget, or take no part"
                 )
-            entry = {"run": run, "n": n, "verb": verb, "events": list(events), "unnoised_bytes": size if bare else 0, "at": round(time.time(), 3)}
+            entry = {
+                "format": 1,
+                "run": run,
+                "n": n,
+                "verb": verb,
+                "sha256": sha256,
+                "events": list(events),
+                "unnoised_bytes": len(sealed) if bare else 0,
+                "at": round(time.time(), 3),
+            }
             file.write(json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -16,7 +16,7 @@ from reticent import run as runs
 from reticent.data.labels import Labels
 from reticent.errors import JournalError, ReticentError
 from reticent.learn.task import Task
-from reticent.ledger import _chain as chain
+from reticent.ledger import chain
 from reticent.party import verbs_of
 from reticent.run import Options
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reticent.errors import WireError
-from reticent.wires import failed
+from reticent.wires import STOPPED, failed
 from reticent.wires.frames import FAILED, LARGEST, SLICE, WELCOME, Incoming, slices, too_large
 from reticent.wires.processes import HANDSHAKE, because, credentials, tune, widen
 from reticent.wires.tls import peer_name
@@ -18,15 +18,30 @@ from reticent.wires.tls import peer_name
 log = logging.getLogger(__name__)
 
 
+def reach(address: tuple[str, int]) -> socket.socket:
+    """A plain connection to the first of this name's addresses that takes one."""
+    refused: list[OSError] = []
+    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        plain = socket.socket(family, kind, protocol)
+        try:
+            widen(plain)
+            tune(plain)
+            plain.settimeout(HANDSHAKE)
+            plain.connect(place)
+            return plain
+        except OSError as error:
+            plain.close()
+            refused.append(error)
+        except BaseException:
+            plain.close()
+            raise
+    raise refused[0]  # a name without any address raised before
+
+
 def connect(name: str, host: str, address: tuple[str, int], demand: ssl.SSLContext) -> ssl.SSLSocket:
     """A connection on which the host has said welcome. OSError: dial again. WireError: dialling again is of no use."""
-    family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
-    plain = socket.socket(family, kind, protocol)
+    plain = reach(address)
     try:
-        widen(plain)
-        tune(plain)
-        plain.settimeout(HANDSHAKE)
-        plain.connect(place)
         connection = demand.wrap_socket(plain, do_handshake_on_connect=False)
     except BaseException:
         plain.close()
@@ -81,6 +96,8 @@ def hear(name: str, connection: ssl.SSLSocket, incoming: Incoming, letters: dequ
     """Takes in every letter that has come, waiting so many seconds for the first; says whether the run is over."""
     while there(connection, seconds):
         number, payload = whole(connection, incoming)
+        if number == 0 and payload == STOPPED:
+            raise HostStopped(payload.decode())
         if number == 0 and payload:
             raise WireError(f"{name} was sent away: {payload.decode(errors='replace')}")
         if number == 0:
@@ -116,7 +133,8 @@ def dial(
     stop: Callable[[], bool] | None = None,
     largest: int = LARGEST,
 ) -> None:
-    """The guest's end: answers the host's letters one by one, and returns when the run is over. A connection that broke is dialled again.
+    """The guest's end: answers the host's letters one by one, and returns when the run is over. A connection that broke is dialled again,
+    and so is a host that stopped before the end: started again, it finds its guests.
 
     `patience` seconds without a connection, or a certificate that does not fit, raise WireError. `stop` is asked between letters, and four
     times a second while none comes.
@@ -124,6 +142,7 @@ def dial(
     demand = credentials(name, tls, server=False)
     stopped = stop or (lambda: False)
     last, delay = time.monotonic(), 0.05
+    why, next_step = "", "is the host running there?"
     while not stopped():
         try:
             with connect(name, host, address, demand) as connection:
@@ -133,10 +152,18 @@ def dial(
                 finally:
                     last, delay = time.monotonic(), 0.05
         except OSError as error:
+            if isinstance(error, HostStopped):
+                next_step = "the host stopped before the end: start `reticent join` again with the same --out when it runs again"
             if time.monotonic() - last >= patience:
                 raise WireError(
-                    f"{name} has had no connection to {host} at {address[0]}:{address[1]} for {patience:g} s ({because(error)}): is the host running there?"
+                    f"{name} has had no connection to {host} at {address[0]}:{address[1]} for {patience:g} s ({because(error)}): {next_step}"
                 ) from error
-            log.info("%s: no connection to %s: %s", name, host, error)
+            if because(error) != why:  # said once, not every second
+                why = because(error)
+                log.info("%s: no connection to %s (%s); it is dialled again for %g s", name, host, why, patience)
         time.sleep(delay)
         delay = min(2 * delay, 1.0)
+
+
+class HostStopped(ConnectionError):
+    """The host's last word in a run that has not ended: to a guest a connection that broke, since the host may be started again."""

@@ -2,7 +2,7 @@
 
 The host numbers its letters 1, 2, …; an answer carries the number of its letter, with the top bit set where the payload is the
 sentence of an error instead. Number 0 is the host's own word: "welcome" when the guest's certificate fits; nothing at all when the run
-is over; else the sentence of a refusal.
+is over; `STOPPED` when the host stops before that; else the sentence of a refusal.
 """
 
 import ctypes

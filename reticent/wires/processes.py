@@ -221,7 +221,9 @@ class Processes:
         self.patience = patience
         self.largest = largest
         self.context = credentials(host, tls, server=True)
-        self.closed = False
+        self.closed = threading.Event()
+        self.last_word = b""
+        self.resent: tuple[str, ...] = ()  # of the latest exchange: whose letters had to cross again, once for each time
         self.refusals: deque[str] = deque(maxlen=3)
         self.strangers = threading.BoundedSemaphore(STRANGERS)
         self.listener = socket.socket(socket.AF_INET6 if ":" in listen[0] else socket.AF_INET)
@@ -242,7 +244,7 @@ class Processes:
             try:
                 plain, address = self.listener.accept()
             except OSError as error:
-                if self.closed:
+                if self.closed.is_set():
                     return
                 log.warning("%s: a connection could not be accepted: %s", self.host, error)
                 time.sleep(0.1)  # out of file descriptors, say; the guest dials again
@@ -274,8 +276,8 @@ class Processes:
         finally:
             self.strangers.release()
         self.post.joined(line)
-        if self.closed:
-            line.close(b"")
+        if self.closed.is_set():
+            line.close(self.last_word)
 
     def refuse(self, connection: ssl.SSLSocket, address: str, error: Exception) -> None:
         reason = f"a connection from {address} was refused: {because(error)}"
@@ -291,10 +293,12 @@ class Processes:
                 pass  # a socket closed over unread bytes takes back the alert that says why
 
     def wait(self, within: float) -> None:
-        """Returns when every guest has dialled in."""
+        """Returns when every guest has dialled in. WireError when the time is over, or the wire is closed meanwhile."""
         deadline = time.monotonic() + within
         with self.post.changed:
             while absent := [name for name in self.guests if name not in self.post.lines]:
+                if self.closed.is_set():
+                    raise WireError(f"the wire was closed before {', '.join(absent)} dialled in: start a new run")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WireError(
@@ -305,7 +309,7 @@ class Processes:
                 self.post.changed.wait(left)
 
     def exchange(self, letters: Mapping[str, bytes], within: float | None) -> Iterator[Answer]:
-        if self.closed:
+        if self.closed.is_set():
             raise WireError(f"this wire is closed: nothing was sent to {', '.join(letters)}; start a new run")
         start = time.monotonic()
         answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
@@ -317,6 +321,7 @@ class Processes:
                 impossible[name] = too_large(f"{name}: this letter", len(letter), self.largest)
         waiting = {name: letter for name, letter in letters.items() if name not in impossible}
         carriers: dict[str, Line] = {}
+        self.resent = ()
         with self.post.changed:
             number = next(self.post.numbers)
             self.post.open[number] = answers
@@ -339,6 +344,10 @@ class Processes:
                     elif waiting.pop(heard[0], None) is not None:
                         yield heard
                         soonest = 0.0
+                if self.closed.is_set():
+                    for name in waiting:
+                        yield name, GuestGone(f"{name}: the wire was closed before it answered")
+                    return
                 for name, (when, why) in absent.items():
                     if now >= when + self.patience and waiting.pop(name, None) is not None:
                         again = f", and it did not dial in again within {self.patience:g} s" if self.patience else ""
@@ -357,21 +366,25 @@ class Processes:
             for name, letter in waiting.items():
                 line = self.post.lines.get(name)
                 if line is not None and carriers.get(name) is not line:
+                    self.resent += (name,) if name in carriers else ()
                     carriers[name] = line
                     line.send(number, letter)
             return {name: self.post.left[name] for name in waiting if name not in self.post.lines}
 
-    def close(self) -> None:
-        """Tells the guests that the run is over."""
-        if self.closed:
-            return
-        self.closed = True
+    def close(self, last_word: bytes = b"") -> None:
+        """Tells the guests that the run is over, or by `STOPPED` that the host stopped before that; whoever waits here waits no more."""
+        with self.post.changed:
+            if self.closed.is_set():
+                return
+            self.last_word = last_word
+            self.closed.set()
+            self.post.stir()
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake a thread that waits in accept
         self.listener.close()
         with self.post.changed:
             lines = list(self.post.lines.values())
         for line in lines:
-            line.close(b"")
+            line.close(last_word)
         for line in lines:
             line.thread.join(3 * FAREWELL)

@@ -9,8 +9,8 @@ from reticent.privacy.budget import Budget
 NOISE = {"type": "GaussianDpEvent", "noise_multiplier": 2.0}
 
 
-def charge(budget, n, events=(NOISE,), run="r", bare=False):
-    budget.charge(run=run, n=n, verb="v", events=list(events), bare=bare, size=10)
+def charge(budget, n, events=(NOISE,), run="r", bare=False, sealed=b"0123456789"):
+    budget.charge(run=run, n=n, verb="v", events=list(events), bare=bare, sealed=sealed)
 
 
 def test_answers_of_all_runs_add_up_until_the_budget_says_no(tmp_path):
@@ -29,6 +29,8 @@ def test_an_answer_that_is_sent_again_is_charged_once(tmp_path):
     charge(budget, "fit/0")
     charge(budget, "fit/0")
     assert len(budget.lines()) == 1
+    charge(budget, "fit/0", sealed=b"other noise")  # a guest that lost its folder draws anew: a second release
+    assert len(budget.lines()) == 2
 
 
 def test_un_noised_answers_are_listed_and_not_summed(tmp_path):

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reticent.errors import GuestGone, Late, WireError
+from reticent.wires import STOPPED
 from reticent.wires.dialling import dial
 from reticent.wires.inprocess import InProcess
 from reticent.wires.processes import Processes
@@ -281,7 +282,7 @@ def test_a_guest_goes_on_with_a_host_that_was_started_again(folder: Path) -> Non
         first.wait(30)
         first.listener.shutdown(socket.SHUT_RDWR)
         first.listener.close()
-        first.closed = True
+        first.closed.set()
         first.post.lines["shop"].connection.shutdown(socket.SHUT_RDWR)  # a host that is killed says no goodbye
         second = Processes("bank", ["shop"], ("127.0.0.1", first.address[1]), folder / "bank")
         second.wait(20)
@@ -290,6 +291,68 @@ def test_a_guest_goes_on_with_a_host_that_was_started_again(folder: Path) -> Non
         assert children["shop"].wait(5) == 0
     finally:
         stop(children)
+
+
+def test_a_host_that_stops_before_the_end_and_is_started_again_finds_its_guest(folder: Path) -> None:
+    first = Processes("bank", ["shop"], ("127.0.0.1", 0), folder / "bank")
+    children = {"shop": start("shop", first, folder)}
+    try:
+        first.wait(30)
+        first.close(STOPPED)
+        second = Processes("bank", ["shop"], ("127.0.0.1", first.address[1]), folder / "bank")
+        second.wait(20)
+        assert ask(second, {"shop": b"pid"}) == {"shop": str(children["shop"].pid).encode()}
+        second.close()
+        assert children["shop"].wait(5) == 0
+    finally:
+        stop(children)
+
+
+def test_a_guest_whose_host_stopped_and_stays_away_says_so_when_its_patience_ends(folder: Path) -> None:
+    wire = Processes("bank", ["shop"], ("127.0.0.1", 0), folder / "bank")
+    threading.Timer(0.5, wire.close, [STOPPED]).start()
+    with pytest.raises(WireError, match=r"for 1 s .*: the host stopped before the end: start `reticent join` again with the same --out"):
+        dial("shop", "bank", wire.address, folder / "shop", answer, patience=1.0)
+
+
+def test_a_wire_that_is_closed_keeps_nobody_waiting(opened: Opened) -> None:
+    alone, _ = opened([], ["shop"], patience=60.0)
+    threading.Timer(0.3, alone.close, [STOPPED]).start()
+    began = time.monotonic()
+    with pytest.raises(WireError, match="^the wire was closed before shop dialled in"):
+        alone.wait(60)
+    wire, _ = opened(["shop", "telco"], ["shop", "telco"], patience=60.0)
+    threading.Timer(0.5, wire.close, [STOPPED]).start()
+    answers = ask(wire, {"shop": b"sleep 20", "telco": b"echo"})
+    assert time.monotonic() - began < 10
+    assert answers["telco"] == b"echo"
+    assert isinstance(answers["shop"], GuestGone)
+    assert str(answers["shop"]) == "shop: the wire was closed before it answered"
+
+
+def test_a_wire_says_whose_letters_crossed_again(opened: Opened) -> None:
+    wire, _ = opened(["shop", "telco"], ["shop", "telco"], patience=10.0)
+    assert wire.resent == ()
+    threading.Timer(0.2, wire.post.lines["shop"].connection.shutdown, [socket.SHUT_RDWR]).start()
+    assert ask(wire, {"shop": b"sleep 0.5 ", "telco": b"sleep 0.5 "}) == {"shop": b"sleep 0.5 ", "telco": b"sleep 0.5 "}
+    assert wire.resent == ("shop",)
+    assert ask(wire, {"shop": b"echo"}) == {"shop": b"echo"}
+    assert wire.resent == ()
+
+
+def test_a_guest_tries_every_address_of_its_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = free.getsockname()
+    wire = Processes("bank", ["shop"], ("127.0.0.1", 0), folder / "bank")
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in (nobody, wire.address)]  # a name with two addresses, the first of no use
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *name, **kind: found)
+    thread = threading.Thread(target=dial, args=("shop", "bank", ("bank.example", 1), folder / "shop", answer, 0.0))
+    thread.start()
+    wire.wait(10)
+    assert ask(wire, {"shop": b"echo"}) == {"shop": b"echo"}
+    wire.close()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_a_guest_at_work_on_a_late_letter_still_hears_that_the_run_is_over(opened: Opened) -> None:
