@@ -57,7 +57,8 @@ def examples() -> list[Message]:
     mask = torch.tensor([7, 1], dtype=torch.uint8)
     return [
         everything(), Plain("x"), Meet("k"), Present(10, "ab"), Refusal("DataError", "a sentence"), fedonce.Learn(mask), fedonce.Rows(torch.tensor([3, 1])),
-        fedonce.Representation(torch.randn(4, 3, generator=torch.Generator().manual_seed(0))), splitnn.Start(mask, 0, 1e-3, 0), splitnn.Gradient(torch.ones(2, 2), 0, 1),
+        fedonce.Representation(torch.randn(4, 3, generator=torch.Generator().manual_seed(0))),
+        fedonce.Representation(None, torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8), torch.zeros(3), torch.ones(3)), splitnn.Start(mask, 0, 1e-3, 0), splitnn.Gradient(torch.ones(2, 2), 0, 1),
         splitnn.Rows(mask, 1), splitnn.Activations(torch.ones(2, 2)),
     ]  # fmt: skip
 
