@@ -9,19 +9,21 @@ import torch
 from torch import Tensor
 
 from reticent.errors import DataError, PrivacyError, StudyError
-from reticent.learn import nets
+from reticent.learn import nets, scattering
+from reticent.learn.fourier import Fourier
 from reticent.learn.nat import train_nat
 from reticent.learn.nets import BLOCK, Net, in_blocks
 from reticent.learn.training import Progress, Schedule, train
 
 LEARNT = ("random-net", "nat", "autoencoder")  # those that are nets: a party may bring its own
-NAMES = ("rank-pca", "pca", "identity", "random", *LEARNT)
+NAMES = ("rank-pca", "pca", "identity", "random", *LEARNT, "scattering", "scattering-made", "fourier")
+READ_NO_DATA = ("identity", "random", "scattering-made", "fourier")  # the same for any rows of the same shape
 QUANTILES = 1024  # of a column, kept to rank later rows by
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    name: str = "rank-pca"  # rank-pca, pca, identity, random, random-net, nat or autoencoder
+    name: str = "rank-pca"  # one of NAMES
     dim: int = 8  # d: numbers a row; identity and the PCAs give no more than there are columns
     hidden: tuple[int, ...] = (30, 30)  # hidden layers on tables; pictures take the paper's CNN0
     epochs: int = 30  # T_j; this and the next four: Table 5's row for covtype; for pictures it has 100 epochs, lr 1e-4, f = 3
@@ -30,6 +32,7 @@ class EncoderConfig:
     batch: int = 100  # b
     frequency: int = 1  # f: nat permutes its targets in every f-th epoch
     module: str = ""  # a party's own nn.Module, "package.module:Class", built as Class(inputs, dim), instead of the net above
+    seed: int = 0  # of fourier's features: public
 
 
 class Encoder(Protocol):
@@ -159,6 +162,14 @@ def fit(
         return pca(x.flatten(1), width(config, columns))
     if config.name == "random":
         return Projection(config.dim, None, orthonormal(columns, config.dim, rng).to(device))
+    if config.name == "scattering" and x.dim() == 4:
+        return scattered(x, config.dim)
+    if config.name == "scattering":  # a table has no wavelets
+        return Ranked.of(x, config.dim)
+    if config.name == "scattering-made" and x.dim() == 4:
+        return scattered_made(x, config.dim)
+    if config.name in ("fourier", "scattering-made"):  # the counterpart on a table: it reads no data either
+        return Fourier(columns, config.dim, config.seed)
     net = local(x, config, config.dim, rng, "linear" if config.name == "autoencoder" else "tanh")
     schedule = Schedule(config.epochs, config.batch, config.lr, config.weight_decay)
     if config.name == "nat":
@@ -200,6 +211,24 @@ def pca(x: Tensor, dim: int) -> Projection:
     largest = kept.gather(0, kept.abs().argmax(0, keepdim=True))
     kept = torch.where(real, kept * torch.where(largest < 0, -1.0, 1.0), torch.zeros_like(kept))
     return Projection(dim, centre.float(), kept.float().contiguous())  # in the order in which it is kept: another one changes the last bits
+
+
+def scattered(x: Tensor, dim: int) -> scattering.Scattering:
+    """Pictures' scattering, projected on its principal components among these rows."""
+    found = pca(scattering.features(scattering.basis_rows(x)), dim)
+    return projected(found, normal=False)
+
+
+def scattered_made(x: Tensor, dim: int) -> scattering.Scattering:
+    """Pictures' normalised scattering, projected on the principal components of made pictures of x's shape: of x, nothing else is read."""
+    made = scattering.made_pictures(x.shape[1], x.shape[2], x.shape[3]).to(x.device)
+    return projected(pca(scattering.features(made, normal=True), dim), normal=True)
+
+
+def projected(found: Projection, normal: bool) -> scattering.Scattering:
+    if found.centre is None or found.matrix is None:
+        raise DataError("a projection without a matrix was to follow the scattering: it must come from pca")
+    return scattering.Scattering(found.centre, found.matrix, normal)
 
 
 def orthonormal(columns: int, dim: int, rng: torch.Generator) -> Tensor:
