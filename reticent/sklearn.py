@@ -96,7 +96,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type
         columns: Mapping[str, Sequence[str | int]] | None = None,
         model: str = "gbdt",
         dim: int = 8,
-        encoder: str = "rank-pca",
+        encoder: str = "auto",
         trees: int = 200,
         config: Mapping[str, Any] | None = None,  # Any: values of the Config
         random_state: Any = 0,  # Any: as everywhere in scikit-learn

@@ -96,7 +96,7 @@ sys.meta_path.insert(0, Absent())
 from reticent.learn import encoders, flat, metrics, models, nat, nets, task, training
 print(encoders.NAMES[0])
 """
-    assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, cwd=ROOT).stdout == "rank-pca\n"
+    assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, cwd=ROOT).stdout == "auto\n"
 
 
 def test_every_public_name_is_there_and_another_is_refused_in_a_sentence() -> None:

@@ -5,8 +5,8 @@ Wu, Li, He, "Practical Vertical Federated Learning with Unsupervised Representat
 Rounds: 1 to fit, 1 to predict. Letters a guest: 1 and 1.
 
 Deviations, each with its reason and its figure in docs/papers/fedonce.md:
-- `encoder` is any unsupervised one; by default PCA of the columns' normal scores (of the pixels, where there are pictures): NAT, the
-  paper's, is no better and costs a thousand times more.
+- `encoder` is any unsupervised one; by default PCA of the columns' normal scores, and of the wavelet scattering where there are pictures:
+  NAT, the paper's, is no better and costs a thousand times more.
 - `model` is any learner, picked by validation by default: boosted trees on [own columns | what was heard] beat the paper's
   net on tables. `model = "paper"` is the paper's: own columns squeezed to d numbers, raw Z, one aggregation net.
 - the host standardises what it hears (not in `paper`).
@@ -38,7 +38,7 @@ Column = Annotated[Tensor, Array((torch.float32,), 1)]
 @dataclass(frozen=True)
 class Config(models.ModelConfig):
     dim: int = 8  # d: numbers a guest sends for a row (PCA: no more than it has columns)
-    encoder: str = "rank-pca"  # how a guest makes them, f_θj: rank-pca, pca, identity, random, random-net, nat or autoencoder
+    encoder: str = "auto"  # how a guest makes them, f_θj: rank-pca for columns, scattering for pictures; or pca, nat, autoencoder, … (learn/encoders.py)
     letters: packing.Letters = "float32"  # how they travel: int8, int4 and int2 are levels, packed
     letter_bytes: int | None = None  # bytes a guest may send for a row: where said, dim and letters follow from it
     guest_epochs: int = 40  # T_j, of encoders that are trained

@@ -162,5 +162,5 @@ def of_policy(plan: Plan | None, file: PartyFile, width: int) -> Iterator[str]:
         bare = [verb for verb, entry in exits.items() if entry["unnoised"]]
         yield from (f'policy: unnoised = "never", and {verb!r} answers without noise: {file.name} would refuse to start' for verb in bare)
     dim = getattr(plan.config, "dim", None)
-    if getattr(plan.config, "encoder", None) in ("pca", "rank-pca", "identity") and isinstance(dim, int) and 0 < width <= dim:
+    if getattr(plan.config, "encoder", None) in ("auto", "pca", "rank-pca", "identity") and isinstance(dim, int) and 0 < width <= dim:
         yield f"dim = {dim}, and this table has {width} encoded columns: with PCA all that is in them is told; a smaller dim tells less"

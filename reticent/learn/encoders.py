@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import torch
@@ -16,14 +16,14 @@ from reticent.learn.nets import BLOCK, Net, in_blocks
 from reticent.learn.training import Progress, Schedule, train
 
 LEARNT = ("random-net", "nat", "autoencoder")  # those that are nets: a party may bring its own
-NAMES = ("rank-pca", "pca", "identity", "random", *LEARNT, "scattering", "scattering-made", "fourier")
+NAMES = ("auto", "rank-pca", "pca", "identity", "random", *LEARNT, "scattering", "scattering-made", "fourier")
 READ_NO_DATA = ("identity", "random", "scattering-made", "fourier")  # the same for any rows of the same shape
 QUANTILES = 1024  # of a column, kept to rank later rows by
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    name: str = "rank-pca"  # one of NAMES
+    name: str = "auto"  # one of NAMES; auto: rank-pca for columns, scattering for pictures
     dim: int = 8  # d: numbers a row; identity and the PCAs give no more than there are columns
     hidden: tuple[int, ...] = (30, 30)  # hidden layers on tables; pictures take the paper's CNN0
     epochs: int = 30  # T_j; this and the next four: Table 5's row for covtype; for pictures it has 100 epochs, lr 1e-4, f = 3
@@ -135,7 +135,7 @@ class Learnt:
 
 def width(config: EncoderConfig, columns: int) -> int:
     """How many numbers a row the encoder will give for `columns` encoded columns (or pixels), known before anything is fitted."""
-    return min(config.dim, columns) if config.name in ("identity", "pca", "rank-pca") else config.dim
+    return min(config.dim, columns) if config.name in ("auto", "identity", "pca", "rank-pca") else config.dim
 
 
 def fit(
@@ -144,6 +144,8 @@ def fit(
     """Fits the named encoder on x: [n, columns], or pictures [n, channels, height, width]. Only `rng` is drawn from."""
     if config.name not in NAMES:
         raise StudyError(f"encoder {config.name!r} is unknown: use one of {', '.join(NAMES)}")
+    if config.name == "auto":  # a rule, fixed on other sets: nothing is looked at but whether the rows are pictures
+        config = replace(config, name="scattering" if x.dim() == 4 else "rank-pca")
     if mechanism is not None:
         raise PrivacyError(
             f"encoder {config.name!r} has no private form: it would read rows that nobody accounts for; leave [privacy] out, or use another encoder"

@@ -195,7 +195,7 @@ def test_a_module_of_the_partys_own_needs_an_encoder_that_trains(tmp_path):
     plan = runs.plans.make(wanted)
     run = runs.begin(plan, Options())
     run.doors["p1"].party.module = "torch.nn:Linear"
-    with pytest.raises(MissingReplies, match='encoder = "rank-pca" trains no net'):
+    with pytest.raises(MissingReplies, match='encoder = "auto" trains no net'):
         run.execute()
     run.abandon()
 

@@ -127,7 +127,7 @@ def test_a_party_may_bring_its_own_module():
 
 
 def test_what_cannot_be_is_said_in_a_sentence():
-    with pytest.raises(StudyError, match="encoder 'pac' is unknown: use one of rank-pca, pca, identity"):
+    with pytest.raises(StudyError, match="encoder 'pac' is unknown: use one of auto, rank-pca, pca, identity"):
         fit(table, config("pac"), rng(), cpu)
     with pytest.raises(StudyError, match="dim is 0"):
         fit(table, config("pca", 0), rng(), cpu)
@@ -137,6 +137,8 @@ def test_what_cannot_be_is_said_in_a_sentence():
         fit(table, config("pca"), rng(), cpu, mechanism=object())
 
 
-def test_the_default_is_rank_pca():
-    assert EncoderConfig().name == "rank-pca"
+def test_the_default_is_rank_pca_for_columns_and_scattering_for_pictures():
+    assert EncoderConfig().name == "auto"
+    columns, pixels = fit(table, config("auto"), rng(), cpu), fit(pictures, config("auto"), rng(), cpu)
+    assert (type(columns).__name__, type(pixels).__name__) == ("Ranked", "Scattering")
     assert encoders.width(EncoderConfig(), 5) == 5
