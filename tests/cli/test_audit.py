@@ -24,7 +24,15 @@ def test_audit_lists_every_question_and_answer_of_fedonce() -> None:
         ("represent", "Rows", "Representation", True, True),
         ("meet", "Meet", "Present", False, False),
     ]
-    assert found["verbs"][0]["fields"] == {"question": {"rows": "row numbers or a row mask"}, "answer": {"z": "float32 or float16 numbers of 2 dimensions, or nothing", "levels": "uint8 numbers of 2 dimensions, or nothing", "low": "float32 numbers of 1 dimension, or nothing", "step": "float32 numbers of 1 dimension, or nothing"}}
+    assert found["verbs"][0]["fields"] == {
+        "question": {"rows": "row numbers or a row mask"},
+        "answer": {
+            "z": "float32 or float16 numbers of 2 dimensions, or nothing",
+            "levels": "uint8 numbers of 2 dimensions, or nothing",
+            "low": "float32 numbers of 1 dimension, or nothing",
+            "step": "float32 numbers of 1 dimension, or nothing",
+        },
+    }
     assert all({"verb", "question", "question_reveals", "answer", "reveals", "unnoised", "speaks", "fields"} <= set(v) for v in found["verbs"])
 
 
