@@ -12,21 +12,23 @@ Deviations, each with its reason and its figure in docs/papers/fedonce.md:
 - the host standardises what it hears (not in `paper`).
 - `letters` may have 16, 8, 4 or 2 bits a number: packed levels, each column cut by the statistics of the sender's own training
   rows. `letter_bytes` says instead how long a row may be: two numbers a byte as far as there are columns, and then more bits.
+- a guest that is not there: the paper puts zeros in its place (Appendix C, `absent = "zeros"`). By default the host, which keeps
+  what it heard, trains without it; at prediction one model for each pattern of absence, made when first needed and kept. Nothing is asked.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from reticent import packing
 from reticent import rows as row_sets
-from reticent.errors import LetterError, PartyError
+from reticent.errors import LetterError, PartyError, StudyError
 from reticent.federation import Guests
 from reticent.federation import Host as BaseHost
-from reticent.learn import encoders, models
+from reticent.learn import absent, encoders, models
 from reticent.message import Array, Message, Numbers, RowSet
 from reticent.party import Guest as BaseGuest
 from reticent.party import answers
@@ -47,6 +49,9 @@ class Config(models.ModelConfig):
     guest_hidden: tuple[int, ...] = (30, 30)  # hidden layers of f_θj on tables; pictures take CNN0
     guest_weight_decay: float = 0.0  # λ, a guest's
     frequency: int = 1  # f: NAT assigns targets every f epochs
+    within: float | None = None  # t_r, seconds: who answers later is laggy, and missing; None: the host waits
+    quorum: int | None = None  # guests that are enough to train; then whoever answers is enough to predict. None: all must answer, always
+    absent: Literal["refit", "zeros"] = "refit"  # a missing guest: a model without it, or zeros for its d numbers
 
 
 class Learn(Message):
@@ -108,19 +113,55 @@ class Guest(BaseGuest[Config]):
 
 
 class Host(BaseHost[Config]):
+    def setup(self) -> None:
+        self.heard: dict[str, dict[str, Tensor]] = {}  # by guest: what it said of the training rows, as it came, so that refits need no letter
+        self.tested: dict[str, dict[str, Tensor]] = {}  # the same of the run's test rows: what each guest is worth is read from the two
+        self.widths: dict[str, int] = {}  # d_j of each guest that the model has columns for
+        self.refits: dict[str, models.Model] = {}  # by who is there
+
     def fit(self, guests: Guests[Guest]) -> None:
-        party, rows = self.party, self.party.training_rows
-        replies = guests.ask(Guest.learn, Learn(row_sets.pack(rows, len(party.table))))  # line 19: the only communication
+        c, party, rows = self.config, self.party, self.party.training_rows
+        if c.quorum is not None and not 0 <= c.quorum <= len(guests):
+            raise StudyError(f"quorum = {c.quorum}, and there are {len(guests)} guests: choose 0 to {len(guests)}, or leave it out")
+        question = Learn(row_sets.pack(rows, len(party.table)))
+        replies = guests.ask(Guest.learn, question, within=c.within, quorum=c.quorum)  # line 19: the only communication
         own = party.table.fit(rows).to(party.device)
-        heard = [self._heard(name, reply) for name, reply in replies.items()]
+        self.heard = {name: _kept(reply) for name, reply in replies.items()}
+        said = {name: self._heard(name, reply) for name, reply in replies.items()}
+        trained = guests.names if c.absent == "zeros" else tuple(said)
+        self.widths = {name: said[name].shape[1] if name in said else c.dim for name in trained}  # who never spoke said no d_j: `dim` zeros
+        heard = absent.in_place(said, self.widths, len(own), party.device)  # Appendix C
         self.model = self.once(
-            "model", lambda: models.fit(own, heard, party.y(rows), party.task, self.config, party.seeded("model"), party.device, party.epoch)
+            "model", lambda: models.fit(own, heard, party.y(rows), party.task, c, party.seeded("model"), party.device, party.epoch)
         )  # lines 20-31
 
     def predict(self, guests: Guests[Guest], rows: Tensor) -> Tensor:
-        replies = guests.ask(Guest.represent, Rows(row_sets.pack(rows, len(self.party.table))))  # Algorithm 2, lines 2-5
+        c, question = self.config, Rows(row_sets.pack(rows, len(self.party.table)))
         own = self.party.table[rows].to(self.party.device)
-        return self.model.predict(own, [self._heard(name, reply) for name, reply in replies.items()])  # line 7
+        enough = None if c.quorum is None else int(not own[:1].numel())  # a host without columns has nothing to say alone
+        replies = guests.ask_each(Guest.represent, dict.fromkeys(self.heard, question), within=c.within, quorum=enough)  # Algorithm 2, lines 2-5
+        if self._place.phase == "predict":
+            self.tested = {name: _kept(reply) for name, reply in replies.items()}
+        return self.scores(own, {name: self._heard(name, reply) for name, reply in replies.items()})
+
+    def scores(self, own: Tensor, said: dict[str, Tensor]) -> Tensor:
+        """Raw scores from the host's own columns and what these guests say of the same rows."""
+        if self.config.absent == "zeros" or said.keys() == self.heard.keys():
+            return self.model.predict(own, absent.in_place(said, self.widths, len(own), self.party.device))  # line 7
+        pattern = ", ".join(said)
+        if pattern not in self.refits:
+            self.refits[pattern] = self.once(f"model of {pattern}", lambda: self.refit(tuple(said)))
+        return self.refits[pattern].predict(own, list(said.values()))
+
+    def refit(self, names: tuple[str, ...]) -> models.Model:
+        """The model of these guests alone, from what was heard; with the seed of the model itself, so it is that of a run which had no others."""
+        party, rows = self.party, self.party.training_rows
+        own, heard = party.table[rows].to(party.device), list(self.letters(self.heard, names).values())
+        return absent.refit(own, heard, party.y(rows), party.task, self.config, self.model, party.seeded("model"), party.device)
+
+    def letters(self, kept: dict[str, dict[str, Tensor]], names: tuple[str, ...]) -> dict[str, Tensor]:
+        """What these guests said, of `heard` or `tested`, as float32 [n, d]."""
+        return {name: self._heard(name, Representation(**kept[name])) for name in names}
 
     def _heard(self, name: str, reply: Representation) -> Tensor:
         """What a guest said, as float32 [n, d]; LetterError where it is not in the study's letters."""
@@ -134,3 +175,9 @@ class Host(BaseHost[Config]):
             return packing.unpack(levels, packed, low, step).to(self.party.device)
         came = ", ".join(field for field in ("z", "levels", "low", "step") if getattr(reply, field) is not None) or "nothing"
         raise LetterError(f"{name} sent {came}: in letters of {letters} there should be {'levels, low and step' if packed else 'z alone'}")
+
+
+def _kept(reply: Representation) -> dict[str, Tensor]:
+    """A representation as the host's state holds it: as short as it travelled."""
+    said = {"z": reply.z, "levels": reply.levels, "low": reply.low, "step": reply.step}
+    return {field: numbers for field, numbers in said.items() if numbers is not None}
